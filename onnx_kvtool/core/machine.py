@@ -84,11 +84,9 @@ _PROTOBUF_SAYS = ("Arena alloc failed", "to serialize proto")
 
 
 def as_shortage(error: Exception) -> KvtoolError | None:
-    """Return the message for an exception that the machine caused.
+    """Return the error for an exception that the machine caused; None for any other.
 
-    Returns:
-        An error about memory that could not be had, or about a library that does not load, as
-        happens when memory is short; None for any other exception.
+    The cause is that there was no memory, or that a library did not load, as happens then.
     """
     if (
         isinstance(error, MemoryError)
@@ -119,9 +117,6 @@ def bounded_memory(spare: int) -> Iterator[None]:
     Without a bound, C++ code that computes sizes from a hostile model fills the memory of the
     machine until the system kills it. The bound applies to all threads. It needs Linux, which
     enforces a limit on the address space; elsewhere the block runs unbounded.
-
-    Args:
-        spare: Bytes of address space that the block may take beyond what the process has.
 
     Raises:
         MemoryError: From within the block, where it takes more.

@@ -219,11 +219,7 @@ def _object_of(record: Any) -> dict[str, Any]:
 
 
 def read(kind: Any, data: Any) -> Any:
-    """Return `data` as a value of a type.
-
-    Args:
-        kind: A dataclass, a scalar, a Literal, or a union, tuple, list, set or mapping of these.
-        data: The JSON value.
+    """Return `data` as a value of a type that a field of a record may have.
 
     Raises:
         Misfit: If it is no such value.
@@ -302,12 +298,7 @@ def _record(kind: Any, data: Any) -> Any:
 
 
 def filled(kind: Any, data: Mapping[str, Any], **rest: Any) -> Any:
-    """Return a dataclass of the keys of an object.
-
-    Args:
-        kind: The dataclass.
-        data: The object; missing keys have the defaults of their fields.
-        rest: Values of fields without a key.
+    """Return a dataclass of the keys of an object; `rest` has the fields without a key.
 
     Raises:
         Misfit: If a key does not fit its field, or one without a default is missing.

@@ -159,11 +159,7 @@ class Covered(Record):
     tolerance: Mapping[str, NamedTolerance] = field(default_factory=dict)
 
     def of(self, outputs: Mapping[str, str]) -> Covered:
-        """Return the same with the names of the model's outputs instead of those of a copy.
-
-        Args:
-            outputs: The output of the copy for each output of the model.
-        """
+        """Return the same with names of the model; `outputs` has them by those of the copy."""
 
         def own(names: Collection[str]) -> tuple[str, ...]:
             return tuple(name for name, copy in outputs.items() if copy in names)
@@ -208,11 +204,7 @@ class Covered(Record):
 
 
 def missing(covered: Covered | None) -> str | None:
-    """Return what a comparison did not cover, as text; None if it covered everything.
-
-    Args:
-        covered: What it covered; None if unknown.
-    """
+    """Return what a comparison did not cover, as text; None if it covered everything."""
     if covered is None:
         return "it is unknown what the comparison covered"
     return "; ".join(gap.what for gap in covered.gaps) or None

@@ -50,14 +50,7 @@ def stored_bytes(dims: Iterable[int], dtype: int) -> int | None:
     """Return the bytes that a tensor takes in `raw_data` or in an external file.
 
     Elements of 2, 4 and 6 bits are packed without gaps and the last byte is filled up, as
-    `TensorProto` of onnx lays down.
-
-    Args:
-        dims: Shape of the tensor.
-        dtype: Number of the element type in `TensorProto`.
-
-    Returns:
-        The bytes; None for strings, the undefined type, and types that are unknown.
+    `TensorProto` of onnx lays down. Strings, the undefined type and unknown types give None.
 
     Raises:
         ValueError: If a dim is negative, or the size exceeds 2**63 - 1 bytes; the text says which.

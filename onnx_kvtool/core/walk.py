@@ -25,13 +25,9 @@ def function_path(domain: str, name: str, overload: str = "") -> str:
 
 
 def step_path(path: str, node: str | None, index: int, attribute: str) -> str:
-    """Return the path of a body: `<path>/<node>.<attribute>`.
+    """Return the path of a body: `<path>/<node>.<attribute>`; an unnamed node is `#<index>`.
 
-    Args:
-        path: Path of the node's graph.
-        node: Name of the node; an unnamed one is written `#<index>`.
-        index: Position of the node in its graph, counted from 0.
-        attribute: Attribute that holds the body, with `[i]` behind it for one of several.
+    One of several bodies has `[i]` behind its attribute.
     """
     return f"{path}/{node or f'#{index}'}.{attribute}"
 
@@ -241,11 +237,9 @@ def upwards(
 ) -> Iterator[tuple[ir.Value, ir.Node | None]]:
     """Yield a value and the values that it is computed from, each with its producer.
 
-    Ends where nothing is above, and where values of a malformed graph are made from each other.
+    `above` returns the input of a node that is followed; None to end there.
 
-    Args:
-        value: The first value.
-        above: Returns the input of a node that is followed; None to end there.
+    Ends where nothing is above, and where values of a malformed graph are made from each other.
     """
     seen: set[int] = set()
     current: ir.Value | None = value

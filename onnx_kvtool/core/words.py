@@ -140,10 +140,7 @@ def did_you_mean(word: str, words: Iterable[str], otherwise: str | None = None) 
 def unknown_name(message: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a name that is none of `known`.
 
-    Args:
-        message: What is wrong.
-        name: The name.
-        known: The names there are; the help has the nearest, or some of them if none is near.
+    The help has the nearest of these names, or some of them if none is near.
     """
     names = list(dict.fromkeys(known))
     if not names:
@@ -162,12 +159,8 @@ def missing_file_help(path: str, suffix: str = "") -> str | None:
 def closest_path(path: str, suffix: str = "") -> str | None:
     """Return the existing file most similar to the missing `path`.
 
-    Args:
-        path: What was asked for; one wrong part of it is mended, and a missing suffix.
-        suffix: How the names of the files that count end; every file counts where it is empty.
-
-    Returns:
-        A path that exists; None where nothing near exists, or the directory cannot be listed.
+    It differs in one wrong part, or by a missing suffix. None where nothing near exists, or the
+    directory cannot be listed.
     """
     directory, name = os.path.split(path.rstrip(os.sep + (os.altsep or "")))
     try:

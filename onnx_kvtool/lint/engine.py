@@ -27,13 +27,8 @@ def look(
 ) -> tuple[list[Finding], int]:
     """Return the findings in a model, in the order of the model, then of the codes.
 
-    Args:
-        model: The model. Inferred types and shapes are written on its values and removed again.
-        rules: The rules that are switched on.
-        targets: Releases of runtimes that must run the model; they switch on their rules.
-
-    Returns:
-        The findings, and the number of suppressed ones, which are left out; see `suppress`.
+    Inferred types and shapes are written on the values of the model and removed again. Findings
+    that the model suppresses are left out (`suppress`); their number comes second.
     """
     with collector_paused():
         try:
@@ -123,13 +118,8 @@ def suppress(
     An entry on a node covers the node and its bodies; on a graph or a function, its content; on the
     model, everything. It lists codes or prefixes of codes.
 
-    Args:
-        findings: The findings.
-        context: The model.
-        rules: The rules that were switched on; codes of other rules are not reported as unused.
-
-    Returns:
-        The findings that are left, and the number of suppressed ones.
+    Return the findings that are left, and the number of suppressed ones. Codes of rules that were
+    not switched on are not reported as unused.
     """
     entries = list(_entries(context))
     if not entries:

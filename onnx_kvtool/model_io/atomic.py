@@ -129,10 +129,7 @@ _direct: list[str] = []
 def watch(name: str | os.PathLike[str], *, is_direct: bool = False) -> None:
     """Note that a file is about to be written, by this process or another, for `written`.
 
-    Args:
-        name: Its path, or what else people call it.
-        is_direct: Whether it is no file that is replaced, such as a pipe, so that it counts as
-            written from now on.
+    If `is_direct`, no file is replaced, as for a pipe, so that it counts as written from now on.
     """
     if is_direct:
         _direct.append(os.fspath(name))
@@ -221,9 +218,6 @@ def replacing(
 
 def check_writable(target: str | os.PathLike[str]) -> None:
     """Refuse what `replacing` would refuse after the work, as far as it can be known before.
-
-    Args:
-        target: Path of the file, or of a directory that is going to hold it.
 
     Raises:
         UnwritableOutput: If there is no such directory, or what is there must not be written to.

@@ -337,10 +337,6 @@ def has_form(type_: onnx.TypeProto, location: Location) -> bool:
     sequences and optionals without an element type. It drops opaque types, and a denotation without
     a type. A tensor without an element type loses nothing, because its shape is stored separately.
 
-    Args:
-        type_: Type of a value, or of what a sequence or an optional holds.
-        location: The value, for the message.
-
     Raises:
         MalformedModel: If the element type is unknown.
     """

@@ -44,9 +44,7 @@ class GraphJudge:
 
     A place is built only for a defect, so that 20,000 sound nodes cost about 0.1 s.
 
-    Args:
-        found: Gets the defects.
-        calls: Gets the functions that the nodes call, bodies included; None to skip that.
+    Defects go to `found`, the functions that the nodes call (bodies included) to `calls`.
     """
 
     def __init__(self, found: Judgement, calls: set[Call] | None = None) -> None:

@@ -253,11 +253,7 @@ def reread(
 ) -> ir.TensorProtocol:
     """Return a tensor with the bytes of another one; those of an external one stay in their file.
 
-    Args:
-        tensor: The other tensor.
-        dtype: The type of the elements, of 8 or 4 bits.
-        dims: The shape, of as many bytes.
-        name: The name.
+    The elements of `dtype` have 8 or 4 bits. The shape takes as many bytes as the other tensor.
     """
     if isinstance(tensor, ir.ExternalTensor):
         made = ir.ExternalTensor(

@@ -52,10 +52,8 @@ def named_bodies(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
 def every_holder(root: onnx.ModelProto | Holder, within: Set[str] | None = None) -> list[Holder]:
     """Return all that has nodes: the main graph, the functions, then bodies after what holds them.
 
-    Args:
-        root: The model, or one graph or function.
-        within: The operators whose bodies are wanted, of any domain; None for all. To look at
-            the attributes of each node takes most of the time.
+    `within` has the operators whose bodies are wanted, of any domain; None for all. Looking at the
+    attributes of each node takes most of the time.
     """
     found = _outermost(root)
     for holder in found:  # which grows
@@ -159,19 +157,11 @@ class SparseInitializer:
         )
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Refuse.
-
-        Raises:
-            KvtoolError: Always.
-        """
+        """Refuse with a KvtoolError."""
         self._refuse()
 
     def tobytes(self) -> bytes:
-        """Refuse.
-
-        Raises:
-            KvtoolError: Always.
-        """
+        """Refuse with a KvtoolError."""
         self._refuse()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -218,8 +208,7 @@ class TypeWriter:
     The tens of thousands of values of a large model have a few dozen different types, each of which
     is built once and copied from then on.
 
-    Args:
-        finish: What is done to each type that is built; None for nothing.
+    Each type that is built goes through `finish`.
     """
 
     def __init__(self, finish: Callable[[onnx.TypeProto], None] | None = None) -> None:

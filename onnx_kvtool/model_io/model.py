@@ -201,9 +201,7 @@ def path_text(source: str | os.PathLike[str]) -> str:
 def deserialize(data: bytes, directory: str = "") -> ir.Model:
     """Return the model whose file has the bytes `data`, as `read` does.
 
-    Args:
-        data: What `serialize` returns.
-        directory: Where locations of external data start; "" for the current directory.
+    Locations of external data start at `directory`, or at the current one.
 
     Raises:
         UnreadableModel: As `read`.
@@ -213,13 +211,7 @@ def deserialize(data: bytes, directory: str = "") -> ir.Model:
 
 
 def from_message(message: onnx.ModelProto, path: str, name: str, directory: str) -> ir.Model:
-    """Return the model that a message holds, as `read` does.
-
-    Args:
-        message: The message; it is used up.
-        path: As in `Origin`.
-        name: What messages call it.
-        directory: As in `Origin`.
+    """Return the model that a message holds, as `read` does; the message is used up.
 
     Raises:
         UnreadableModel: As `read`.

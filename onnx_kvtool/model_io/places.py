@@ -40,13 +40,7 @@ def spoken_name(source: str) -> str:
 def check_source(
     source: str, *, remote: bool = False, suffix: str = ".onnx", what: str = "model"
 ) -> None:
-    """Refuse a model, or another file to read, that is not there.
-
-    Args:
-        source: Path of a model, or `-`; nothing is known of it yet.
-        remote: Whether it may be a URL, which is not looked at yet.
-        suffix: How the names of likely files end, for a suggestion.
-        what: What the file is to be.
+    """Refuse a model, or another file to read, that is not there; a URL is not looked at yet.
 
     Raises:
         UnreadableModel: If there is no such file, it is a directory, or it cannot be opened.
@@ -257,13 +251,8 @@ def place_files(
 ) -> list[str]:
     """Place data files below `directory`; see `place_external_data`.
 
-    Args:
-        files: Location, relative to the model, and source path of each file.
-        directory: Directory of the output.
-        how: As for `place_external_data`.
-        check: Called before the first file is read; raises if one must not be read.
-        then: As for `place_external_data`.
-        is_done: Likewise.
+    Each file is its location, relative to the model, and its source path. `check` is called before
+    the first file is read; it raises if one must not be read.
     """
     missing = [
         (location, source)

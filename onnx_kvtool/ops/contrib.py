@@ -43,8 +43,7 @@ def quant_type_values(quant_type: int) -> npt.NDArray[np.float32]:
     The tables are from onnxruntime 1.32.0 (`blockwise_quant_block_bnb4.h`); its kernel returns them
     for a unit matrix.
 
-    Args:
-        quant_type: 0 for FP4, whose values from 8 on are the first eight, negated; 1 for NF4.
+    `quant_type` is 0 for FP4, whose values from 8 on are the first eight, negated, or 1 for NF4.
     """
     if quant_type == 1:
         return np.array(_NF4, np.float32)
@@ -148,9 +147,7 @@ BLOCKED = frozenset(
 def is_contrib(node: ir.Node, opset: int) -> bool:
     """Return whether a node is of an operator that onnxruntime has beside those of ONNX.
 
-    Args:
-        node: A node that calls no function of its model.
-        opset: Version of the default domain that the graph was written for.
+    The node must not call a function of its model. `opset` is that of the default domain.
     """
     if is_onnxruntimes(node.domain):
         return True
@@ -166,14 +163,8 @@ def is_contrib(node: ir.Node, opset: int) -> bool:
 def default_of(op_type: str, attribute: str, opset: int, domain: str = "") -> AttributeValue:
     """Return the default of an attribute, for code that reads a node without a view.
 
-    Args:
-        op_type: The operator.
-        attribute: Name of the attribute.
-        opset: Version of the domain; for operators of onnxruntime it does not matter.
-        domain: The domain; the default one may be spelled `ai.onnx`.
-
-    Returns:
-        None where the operator, the attribute or a default does not exist.
+    Return None where the operator, the attribute or a default does not exist. For operators of
+    onnxruntime the opset does not matter.
     """
     domain = canonical_domain(domain)
     facts = op_facts(op_type, opset, domain) or contrib_facts(domain, op_type)

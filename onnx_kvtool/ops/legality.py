@@ -238,10 +238,7 @@ def examine(node: ir.Node, opset: int, facts: OpFacts | None = None) -> Iterator
     `unknown-attribute`, `attribute-type`, `missing-attribute`, `wrong-arity`,
     `missing-input`, `attribute-value` and `element-type`.
 
-    Args:
-        node: The node.
-        opset: The version of its domain.
-        facts: What is known of its operator; None for what onnx knows.
+    Without `facts`, the schema is the one of onnx.
     """
     facts = op_facts(node.op_type, opset, node.domain) if facts is None else facts
     if facts is None or facts.deprecated:

@@ -27,10 +27,7 @@ def planned_types(
 ) -> list[ir.TypeProtocol | None]:
     """Return the type of each output: that of the first of some inputs that is known, or its own.
 
-    Args:
-        node: The node.
-        plan: For each output the positions of inputs, a type, or None where nothing is known.
-        type_of: The type of a value.
+    For each output, `plan` has the positions of inputs, a type, or None where nothing is known.
     """
     found: list[ir.TypeProtocol | None] = []
     for how in plan:

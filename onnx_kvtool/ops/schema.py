@@ -135,10 +135,7 @@ def operators(domain: str = "") -> frozenset[str]:
 def op_facts(op_type: str, opset: int, domain: str = "") -> OpFacts | None:
     """Return the version of `op_type` that a model of `opset` means; None when there is none.
 
-    Args:
-        op_type: The operator.
-        opset: Version of its domain. Above the newest one the answer is that of the newest.
-        domain: The domain; one without a definition by ONNX has no operators here.
+    An opset above the newest one means the newest. Domains that ONNX does not define give None.
     """
     if domain not in DOMAINS:
         return None
@@ -348,13 +345,7 @@ def clashing_types(node: ir.Node, old: OpFacts, new: OpFacts) -> Iterator[str]:
     The exponent of Pow-12 has a type of its own, that of Pow-7 the type of the base. Types that are
     unknown are not judged.
 
-    Args:
-        node: The node, written for `old`.
-        old: One version of its operator.
-        new: Another one.
-
-    Yields:
-        A sentence that ends before the number of the opset.
+    The node is written for `old`. Each sentence ends before the number of the opset.
     """
     for slots in _joined(old.op_type, old.since_version, new.since_version):
         found: dict[str, str] = {}

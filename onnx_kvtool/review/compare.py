@@ -139,12 +139,8 @@ def compare_models(
 ) -> DiffReport:
     """Return the changes between two models, whose nodes get sorted.
 
-    Args:
-        old: The old model, which nobody else uses.
-        new: The new model, likewise.
-        caches: The caches of both.
-        digests: Returns the contents of tensors.
-        how_much: Whether to read changed weights again, to measure the differences.
+    Nobody else may use the models. If `how_much`, changed weights are read again, to measure the
+    differences.
 
     Raises:
         UnreadableModel: If a tensor cannot be read.

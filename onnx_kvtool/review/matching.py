@@ -74,12 +74,7 @@ _SameValue = Callable[[ir.Value | None, ir.Value | None], bool]
 
 
 class Pairs(Generic[_T]):
-    """Pairs of nodes, or of values, of two models.
-
-    Attributes:
-        new: The new one of an old one.
-        old: The old one of a new one.
-    """
+    """Pairs of nodes, or of values, of two models, by the old one and by the new one."""
 
     def __init__(self) -> None:
         self.new: dict[_T, _T] = {}
@@ -99,11 +94,8 @@ class Pairs(Generic[_T]):
 class Matcher:
     """Pairs the nodes of two graphs that have been hashed.
 
-    Args:
-        old: The one graph.
-        new: The other one.
-        pairs: Gets the pairs; has those of outer graphs.
-        same_value: Returns whether an old and a new value are a pair by now.
+    `pairs` gets the pairs, and has those of outer graphs. `same_value` tells whether an old and a
+    new value are a pair by now.
     """
 
     def __init__(
@@ -170,12 +162,7 @@ class Matcher:
                 self._add(node, other)
 
     def _unique(self, key: _Key, accept: _Alike | None = None) -> None:
-        """Pair nodes if each graph has exactly one with this key.
-
-        Args:
-            key: Returns the key of a node, or None.
-            accept: Returns whether two nodes may be a pair; None accepts all.
-        """
+        """Pair nodes if each graph has exactly one with this key and `accept` allows the pair."""
         for group, others in self._groups(key):
             if len(group) == len(others) == 1:
                 old, new = group[0], others[0]
@@ -320,12 +307,7 @@ def weight_changes(
 ) -> list[WeightChange]:
     """Return the changes of an initializer; empty for the same content.
 
-    Args:
-        path: Path of the graph.
-        old: The old initializer.
-        new: The new initializer.
-        sides: The models.
-        digests: Not None to measure how much readable values differ.
+    With `digests`, differences of readable values are measured.
     """
     pairs = zip(sides, (old, new), strict=True)
     (type_a, content_a), (type_b, content_b) = (side.content(v) or ("", "") for side, v in pairs)

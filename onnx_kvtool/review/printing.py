@@ -35,9 +35,7 @@ CONTENT, REMARK = "kvtool.content", "kvtool.remark"
 class CanonicalWriter(MessageWriter):
     """Writes the content of tensors; see `Digests.content`.
 
-    Args:
-        digests: Returns the contents of tensors.
-        prefix: Only metadata whose keys begin with it are written.
+    Only metadata whose keys begin with `prefix` are written.
     """
 
     def __init__(self, digests: Digests, prefix: str = "") -> None:

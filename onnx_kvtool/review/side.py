@@ -52,12 +52,7 @@ class Scope:
 
 
 class Side:
-    """A model with the facts for a comparison.
-
-    Args:
-        model: The model, which nobody else uses; its nodes are sorted.
-        digests: Returns the contents of tensors.
-    """
+    """A model with the facts for a comparison, which sorts its nodes; nobody else may use it."""
 
     def __init__(self, model: ir.Model, digests: Digests) -> None:
         self.model = model
@@ -133,10 +128,8 @@ class Side:
     ) -> int:
         """Fill `up` and `down` of a graph, and return a hash of what it computes.
 
-        Args:
-            scope: The graph.
-            labels: A hash for each input and each outer value; gets one for every other value.
-            outputs: Keys that identify each output of the graph; None for their positions.
+        `labels` has a hash for each input and outer value, and gets one for every other value.
+        Without `outputs`, the outputs of the graph are identified by their positions.
         """
         if outputs is None:
             outputs = {v: [place] for place, v in enumerate(scope.graph.outputs)}

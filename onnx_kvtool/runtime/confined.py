@@ -76,10 +76,7 @@ def is_confining() -> bool:
 def confined(work: Callable[[Progress], _Result], limits: Limits, progress: Progress) -> _Result:
     """Run work in a separate process and return its result, which has to be picklable.
 
-    Args:
-        work: The work, called with a function that reports progress. Its side effects are lost.
-        limits: The process is killed at these.
-        progress: Called with each step that the work reports.
+    The work is called with a function that reports progress. Its side effects are lost.
 
     Raises:
         Exceeded: If the work reached a limit, or crashed its process.

@@ -21,8 +21,7 @@ def give_back(*, at_once: bool = False) -> None:
     glibc keeps it: runs of a model with values of 30 MB each would hold hundreds of MB. A search of
     the whole heap may take as long as a run of a small model.
 
-    Args:
-        at_once: Whether to do so even if it was done in the last few milliseconds.
+    Unless `at_once`, nothing happens within a few milliseconds of the last time.
     """
     trim = _trim()
     if trim is not None and (at_once or time.monotonic() - _last["trim"] > _REST):

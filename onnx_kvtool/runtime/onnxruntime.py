@@ -74,10 +74,7 @@ _ERRORS: tuple[type[Exception], ...] = (
 def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.InferenceSession:
     """Load a model into onnxruntime with its CPU provider, or the chosen one.
 
-    Args:
-        model: The serialised model.
-        directory: The directory of external data; "" if there is none.
-        options: The options; this sets the log severity and the directory.
+    This sets the log severity and the directory of external data in `options`; "" is none.
 
     Raises:
         ModelRejected: If the model breaks the specification.
@@ -155,8 +152,7 @@ def running() -> Iterator[ort.RunOptions]:
 def _accurate(model: bytes) -> tuple[bytes, list[int]]:
     """Return a model that computes products with weights of a few bits in float32.
 
-    Returns:
-        The model, and the `accuracy_level` of each node that would round more.
+    Also return the `accuracy_level` of each node that would round more.
     """
     if b"accuracy_level" not in model:
         return model, []

@@ -58,11 +58,8 @@ def open_session(
 ) -> Session:
     """Load a model in the runtime called `runtime`.
 
-    Args:
-        runtime: `onnxruntime` or `reference`.
-        model: The serialised model.
-        directory: Where locations of external data start; "" when there is no external data.
-        optimize: Whether onnxruntime may optimise the graph; the reference never does.
+    Only onnxruntime optimises the graph, if `optimize` allows it. Locations of external data start
+    in `directory`; "" when there is none.
 
     Raises:
         RuntimeUnavailable: If the runtime cannot load the model or computes it wrongly.

@@ -37,12 +37,7 @@ _LAYER = "%d"
 
 
 class Template(NamedTuple):
-    """A naming scheme of caches.
-
-    Attributes:
-        past: Name of an input, with `%d` for the layer.
-        present: Name of the output that goes with it.
-    """
+    """A naming scheme of caches: names of an input and its output, with `%d` for the layer."""
 
     past: str
     present: str
@@ -99,11 +94,7 @@ def counterpart(past: str, templates: Iterable[Template]) -> str | None:
 def configured_templates(path: str) -> tuple[Template, ...]:
     """Return the templates of the `genai_config.json` that lies beside a model and names it.
 
-    Args:
-        path: Path of the model; "" and `-` have nothing beside them.
-
-    Returns:
-        The templates; none if there is no such file, or if it is no configuration of this model.
+    Return none if there is no such file, or if it is no configuration of this model.
     """
     if path in ("", "-"):
         return ()
@@ -310,11 +301,7 @@ def is_scatter_of(node: ir.Node, index: int) -> bool:
 
 
 class Branches:
-    """The branches of If nodes around nodes.
-
-    Args:
-        context: The model.
-    """
+    """The branches of If nodes around nodes."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

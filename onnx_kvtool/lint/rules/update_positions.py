@@ -277,11 +277,8 @@ def _convert_positions(
     The new nodes stand right behind the node that produces the input, or first in the graph of
     `node` where none of its nodes does, and serve every node of the graph that asks for the same.
 
-    Args:
-        model: The model; the names of what is new are unique in it.
-        node: The node; nothing happens where it is in no graph or lacks the input.
-        hint: What is done to the input; the new value is called after it.
-        build: Makes the new nodes from the old value; the first output of the last is the new one.
+    Nothing happens if `node` is in no graph or lacks the input. `build` makes the new nodes from
+    the old value. The first output of the last one is the new value; `hint` goes into its name.
     """
     graph, old = node.graph, given_input(node, 2)
     if graph is None or old is None:

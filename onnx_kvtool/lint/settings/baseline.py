@@ -74,14 +74,9 @@ class Baseline:
         return name in ("", "-") or is_remote(name) or os.path.lexists(self._place(name))
 
     def renamed(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return the files that the baseline knows by a name that no longer exists.
+        """Return the former name of each file that has the content of a file that is gone.
 
-        Args:
-            paths: Existing files. If files of the baseline are gone, those that it does not know
-                are read.
-
-        Returns:
-            The former name of each file that has the content of a file that is gone.
+        If files of the baseline are gone, the given files that it does not know are read.
         """
         lost = {
             content: name
@@ -93,11 +88,7 @@ class Baseline:
         return {path: lost[content] for path, content in found.items() if content in lost}
 
     def with_names(self, renamed: Mapping[str, str]) -> Baseline:
-        """Return the baseline with new names for some of its files.
-
-        Args:
-            renamed: The result of `renamed`.
-        """
+        """Return the baseline with new names for some of its files; see `renamed`."""
         files, contents = dict(self.files), dict(self.contents)
         for path, name in renamed.items():
             new = _relative(path, self.base)

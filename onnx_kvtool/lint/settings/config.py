@@ -50,9 +50,7 @@ class PathPatterns:
     def verdict(self, path: str, *, is_directory: bool = False) -> bool | None:
         """Return whether a path is selected; None if no pattern matches it, or if it is outside.
 
-        Args:
-            path: The path, relative to the current directory or absolute; it need not exist.
-            is_directory: Whether it is a directory; patterns that end in `/` match only those.
+        The path need not exist. Patterns that end in `/` match directories only.
         """
         try:
             relative = os.path.relpath(os.path.abspath(path), self._base)
@@ -328,10 +326,6 @@ def matches(prefix: str, code: str) -> bool:
 def check_codes(prefixes: Iterable[str], where: str) -> tuple[str, ...]:
     """Return prefixes of codes, each of which matches at least one rule.
 
-    Args:
-        prefixes: Codes, prefixes of codes such as `KV1`, or `ALL`.
-        where: Their place for messages: `--select`.
-
     Raises:
         UsageError: For the first that matches no rule, with the nearest one that does.
     """
@@ -405,11 +399,7 @@ class Selection:
         return on > _specificity(code, self.ignore)
 
     def rules(self, path: str = "") -> list[Rule]:
-        """Return the rules for one file, in the order of their codes.
-
-        Args:
-            path: Path of the file; "" or `-` for a model without one.
-        """
+        """Return the rules for one file, in the order of their codes; "" and `-` are no paths."""
         off = [
             prefix
             for line in (self.per_file if path not in ("", "-") else ())

@@ -32,12 +32,8 @@ _HASHES = (20, 32)  # bytes: SHA-1, SHA-256
 def _tracked(root: str) -> frozenset[str]:
     """Return the models that git tracks, submodules, and the directories above them.
 
-    Args:
-        root: Absolute path of a directory that holds `.git`: a repository, a linked worktree or
-            a submodule.
-
-    Returns:
-        Absolute paths; none where there is no index, or none that can be read.
+    `root` holds `.git`: it is a repository, a linked worktree or a submodule. All paths are
+    absolute. If there is no index, or none that can be read, there are none.
     """
     found: set[str] = set()
     for name in _names(_git_directory(os.path.join(root, ".git"))):
@@ -186,11 +182,8 @@ def _walk(
 ) -> Iterator[str]:
     """Yield the models in and below `directory` that are tracked, or not excluded.
 
-    Args:
-        directory: Where to look.
-        ignores: Patterns of the files `.gitignore` above it.
-        tracked: Absolute paths of tracked models, and of directories with some.
-        is_excluded: Whether the directory itself is excluded; then only tracked models count.
+    `ignores` has the patterns of the files `.gitignore` above the directory. If that is excluded
+    itself, only tracked models count.
     """
     own = _read_ignore(directory)
     ignores = [*ignores, own] if own else ignores

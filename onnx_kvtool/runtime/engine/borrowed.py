@@ -39,11 +39,7 @@ def type_check(facts: OpFacts) -> TypeCheck:
 
 
 class TypeCheck:
-    """Checks the inputs of one version of an operator, once per combination of types.
-
-    Args:
-        facts: The operator.
-    """
+    """Checks the inputs of one version of an operator, once per combination of types."""
 
     def __init__(self, facts: OpFacts) -> None:
         self._facts = facts
@@ -153,10 +149,7 @@ _Check = Callable[[Sequence[Any], Mapping[str, Any]], None]
 def demand_legal(op: str, inputs: Sequence[Value], attributes: Mapping[str, Value]) -> None:
     """Refuse operands of which onnx.reference would compute what the text does not say.
 
-    Args:
-        op: An operator of the default domain.
-        inputs: Its inputs, of types that its schema allows.
-        attributes: Its attributes, with defaults for the absent ones.
+    Their types are those of the schema, and attributes have their defaults.
 
     Raises:
         KernelError: If the text of the operator does not allow them, or onnx.reference is wrong.

@@ -126,9 +126,7 @@ class Compiler:
     def main(self, given: Sequence[ir.Value], wanted: Sequence[ir.Value]) -> Program:
         """Return a program for the part of the main graph that `wanted` needs.
 
-        Args:
-            given: Values that are fed, in order; nodes that only compute these do not run.
-            wanted: Values that are returned, in order.
+        The values `given` are fed. Nodes that only compute these do not run.
 
         Raises:
             RuntimeUnavailable: If a node reads a value that nothing before it computes, or cannot
@@ -418,10 +416,8 @@ def _content(attribute: ir.Attr) -> tuple[object, ...]:
 def _note_last_uses(steps: Sequence[Step], keep: set[int], filled: set[int]) -> None:
     """Note for each step the slots that no later step reads, and mark unread outputs as absent.
 
-    Args:
-        steps: The steps.
-        keep: Slots that are never dropped.
-        filled: Slots filled before the first step; changed to those filled after the last one.
+    Slots in `keep` are never dropped. `filled` has the slots filled before the first step; it is
+    changed to those filled after the last one.
     """
     later = set(keep)
     for step in reversed(steps):

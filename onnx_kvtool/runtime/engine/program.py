@@ -114,14 +114,10 @@ class Action(Protocol):
     def __call__(
         self, inputs: Sequence[Value], captured: Sequence[Value], state: State, in_place: bool, /
     ) -> Sequence[Value]:
-        """Compute them.
+        """Compute the outputs of a node.
 
-        Args:
-            inputs: Values of the node's inputs, None where absent.
-            captured: Values of the outer graphs that the node's bodies read, in the order of
-                `Step.captured`.
-            state: The run.
-            in_place: Whether the kernel may write into the buffer of `Step.in_place`.
+        `captured` has the values of outer graphs that its bodies read, in the order of
+        `Step.captured`. With `in_place`, the buffer of that input may be written into.
         """
         ...
 
@@ -181,15 +177,7 @@ class Program:
     left: tuple[int, ...]
 
     def run(self, inputs: Sequence[Value], captured: Sequence[Value], state: State) -> list[Value]:
-        """Run the graph once.
-
-        Args:
-            inputs: One value per input, in order.
-            captured: One value per slot of `captured`.
-            state: The run it belongs to.
-
-        Returns:
-            One value per output.
+        """Run the graph once on a value per input and per slot of `captured`.
 
         Raises:
             RunFailed: If a node fails; the text names it, its inputs and their shapes.
@@ -395,17 +383,7 @@ def call_kernel(
     outputs: int,
     location: Location,
 ) -> Action:
-    """Return an action that calls a kernel.
-
-    Args:
-        kernel: The kernel.
-        attributes: Values of the attributes that are not graphs.
-        bodies: Attributes that are graphs, by name.
-        check: Checks the types of the inputs.
-        opset: As in `Context`.
-        outputs: As in `Context`.
-        location: The node, for warnings.
-    """
+    """Return an action that calls a kernel; `location` is for warnings."""
     function: Callable[..., Sequence[Value]] = kernel
     if attributes:
         function = functools.partial(function, **attributes)

@@ -45,8 +45,7 @@ def constant(tensor: ir.TensorProtocol) -> Array:
 def dense(sparse: onnx.SparseTensorProto) -> Array:
     """Return a sparse tensor as an array, with zeros (or empty strings) for absent elements.
 
-    Args:
-        sparse: NNZ values with indices of shape (NNZ,) into the flat tensor, or (NNZ, rank).
+    The indices are (NNZ,), into the flat tensor, or (NNZ, rank).
 
     Raises:
         RuntimeUnavailable: If values or indices cannot be read; if there are not as many indices
@@ -127,10 +126,7 @@ def resolve(
 ) -> dict[str, ir.Attr]:
     """Return attributes with references to function parameters replaced by their values.
 
-    Args:
-        attributes: Those of a node.
-        parameters: The attributes of the call of the function. If the caller omitted one, the
-            attribute that refers to it is omitted as well.
+    If the caller of the function omitted an attribute, one that refers to it is omitted as well.
     """
     resolved = {}
     for name, attribute in attributes.items():
@@ -148,15 +144,9 @@ def bound_attributes(
 ) -> dict[str, Value]:
     """Return a value for each attribute of an operator.
 
-    Args:
-        facts: The operator.
-        attributes: What the node carries, without references.
-        body: Called with the name and the graph of each attribute that is a graph; returns its
-            value.
-
-    Returns:
-        Integers, floats, strings and tuples of them; arrays for tensors; None for an attribute
-        that has no default and was not given.
+    The attributes have no references. `body` returns the value for the name and graph of one. Other
+    values are integers, floats, strings and tuples of them, arrays for tensors, and None for an
+    attribute that has no default and was not given.
 
     Raises:
         RuntimeUnavailable: If an attribute is unknown to the operator, of another type than the
