@@ -27,10 +27,7 @@ Sizes = tuple[Exprs, ...]
 class Arrangement:
     """A value, as an arrangement of the axes of another.
 
-    Attributes:
-        base: The other value.
-        rank: Rank of `base`.
-        axes: Its axes in the order of those of the value.
+    `axes` are those of `base`, in the order of those of the value.
     """
 
     base: ir.Value
@@ -60,13 +57,8 @@ def arranged(
 ) -> ir.Value:
     """Return `value` with its axes in the given order; no node where they are in it already.
 
-    Args:
-        em: Where to build.
-        value: The value.
-        rank: Its rank.
-        axes: Its axes in the order of the result; None for a new one of size 1. Those that do not
-            occur have size 1.
-        hint: Last part of the names of new nodes.
+    None in `axes` is a new axis of size 1. Axes that do not occur have size 1. `hint` is the last
+    part of the names of new nodes.
     """
     axes = completed(axes, rank)
     unused = [axis for axis in range(rank) if axis not in axes]
@@ -87,12 +79,8 @@ def seen_through(
 ) -> Iterator[Arrangement]:
     """Yield a value as an arrangement of itself, of what it is made from, and so on upwards.
 
-    Args:
-        value: The value.
-        maps: What the values of its graph hold.
-        opset: Version of the default domain where it stands.
-        sizes: Its sizes, if more is known than the graph says. Without them nothing is yielded for
-            a value of unknown rank.
+    `sizes` are known beyond what the graph says. Without them nothing is yielded for a value of
+    unknown rank.
     """
     shape = maps.shape(value)
     if shape is not None and sizes is None:

@@ -47,8 +47,7 @@ def raise_contrib(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     A cache of GroupQueryAttention that grows gets the capacity first, so that it is written in
     place; without a capacity such a node stays as it is, and the stage of growing caches says so.
 
-    Returns:
-        Whether anything was replaced; the new nodes are of the opset of the result.
+    Return whether anything was replaced; the new nodes are of the opset of the result.
     """
     if settings.contrib == "keep":
         return False
@@ -108,11 +107,7 @@ def _start_prompts(model: ir.Model, found: Standardised, settings: RaiseSettings
 
 
 def _narrow(model: ir.Model, found: Standardised, settings: RaiseSettings) -> set[ir.Node]:
-    """Let Attention read the rows in use, unless it is to read whole caches.
-
-    Returns:
-        Where that was done.
-    """
+    """Let Attention read the rows in use, unless it is to read whole caches; return where."""
     if settings.static or settings.attention not in ("auto", "sliced"):
         return set()
     opset = settings.target(model)

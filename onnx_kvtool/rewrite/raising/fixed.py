@@ -154,10 +154,8 @@ def _is_read(plan: Plan) -> bool:
 def raise_fixed(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
     """Replace every proven update of a fixed cache by a TensorScatter, in place.
 
-    What cannot be proven stays.
-
-    Returns:
-        Whether anything was replaced; the new nodes are of the opset of the result.
+    What cannot be proven stays. Return whether anything was replaced; the new nodes are of the
+    opset of the result.
     """
     if not any(is_candidate(node) for _, _, node in nodes(model)):
         return False

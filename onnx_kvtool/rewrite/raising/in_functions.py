@@ -94,10 +94,7 @@ def open_functions(
 
 
 def inline_tagged(model: ir.Model, keys: Iterable[FunctionId], what: str) -> list[str]:
-    """Replace the calls of some functions by their bodies, in place.
-
-    Returns:
-        Remarks for people: which functions are gone.
+    """Replace the calls of some functions by their bodies, in place; say which ones are gone.
 
     Raises:
         Refusal: If a function cannot be inlined.

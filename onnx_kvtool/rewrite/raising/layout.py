@@ -207,17 +207,13 @@ def windowed(
 ) -> Window:
     """Prove that an update of rows that moved up makes a window of the last rows.
 
-    Args:
-        proof: The attempt, with its `roll`.
-        node: The node that writes the new rows.
-        found: What it writes, into the rows that were moved.
-        past: `found.data` as an arrangement of the cache, apart from the roll.
-        presents: The values that are the cache after the step.
+    `past` is `found.data` as an arrangement of the cache, apart from the roll. `presents` are the
+    values that are the cache after the step.
 
     Raises:
         Unproven: If the new rows are not the last ones, if anything else reads the rows in the
-            order of the source before the step, if the result does not leave the graph as the
-            cache does, or if its order matters to the caller.
+            order of the source before the step, if the result does not leave the graph as the cache
+            does, or if its order matters to the caller.
     """
     roll = proof.roll
     assert roll is not None
@@ -385,11 +381,6 @@ def is_state(proof: Proof, data: ir.Value) -> bool:
 
 def _check_state(proof: Proof, way: Arrangement, axis: int | None) -> None:
     """Refuse tensors that are no cache: a constant of the model, and rows moved before.
-
-    Args:
-        proof: The attempt.
-        way: The data, as an arrangement of what may be the cache.
-        axis: The sequence axis of that; None where it has none.
 
     Raises:
         Unproven: If it is either.

@@ -195,11 +195,7 @@ def _counted(proof: Proof, found: Expr, row: int, what: str) -> Expr:
 
 
 def unrelated(proof: Proof, value: ir.Value, what: str) -> None:
-    """Refuse an index that is opaque because sizes are broadcast that may differ.
-
-    Raises:
-        Unproven: If there are such sizes.
-    """
+    """Refuse an index that is opaque because sizes are broadcast that may differ."""
     found = proof.maps.unrelated(value)
     if not found:
         return

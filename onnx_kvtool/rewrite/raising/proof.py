@@ -42,12 +42,9 @@ _ROW = coordinate(0)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The batch axis of one cache.
+    """The batch axis, 0, of one cache.
 
-    Attributes:
-        cache: The cache; the batch is its axis 0.
-        size: Its size.
-        is_unit: Whether it has one sequence in every run of the source.
+    `is_unit`: it has one sequence in every run of the source.
     """
 
     cache: ir.Value
@@ -60,7 +57,6 @@ class Measures:
     """What is known of sizes.
 
     Attributes:
-        maps: What the values of the graph contain.
         carriers: For each symbolic dimension an input that has it, and the axis.
     """
 
@@ -104,12 +100,8 @@ def write_indices(
     A vector with one element per sequence is used as it is. Nodes are emitted once per start and
     batch size, and shared by all caches of a graph.
 
-    Args:
-        em: Where to build.
-        start: The first position, over the coordinate of axis 0.
-        batch: The batch axis.
-        sizes: What is known of sizes.
-        replaced: What took the place of values that earlier edits removed.
+    `start` is over the coordinate of axis 0. `replaced` has what took the place of values that
+    earlier edits removed.
     """
     if start.number == 0:
         return None
@@ -311,7 +303,6 @@ class Roll:
     Attributes:
         source: The other one, with its axes in the same order.
         shift: By how much rows move up.
-        node: What moves them.
     """
 
     source: ir.Value
@@ -325,7 +316,6 @@ class Proof(Measures):
 
     Attributes:
         assumptions: What the user grants.
-        opset: Version of the default domain where the node stands.
         sentences: The proof so far, in words.
         assumed: The assumptions that it used.
         granted: For each kind of assumption, the values that it was used for.
@@ -360,11 +350,7 @@ class Proof(Measures):
         self.sentences.append(sentence)
 
     def assume(self, kind: AssumedValue, value: ir.Value, code: str, missing: str) -> None:
-        """Use an assumption.
-
-        Raises:
-            Unproven: If it is not granted.
-        """
+        """Use an assumption. Raise Unproven if it is not granted."""
         granted = self.assumptions.grants(kind, value)
         if granted is None:
             raise Unproven(code, missing, assumption=f"{kind}:{value.name}")
@@ -375,10 +361,7 @@ class Proof(Measures):
     def whole(self, axis: int, size: Expr, others: Sequence[Expr]) -> None:
         """Prove that an update covers the whole of an axis of the cache.
 
-        Args:
-            axis: The axis of the tensor that is written to.
-            size: Its size.
-            others: What is known of the size of the update there, in several ways.
+        `others` is what is known of the size of the update there, in several ways.
 
         Raises:
             Unproven: If none of `others` is certainly `size`.

@@ -45,8 +45,6 @@ class Plan:
     """The edit that a proof allows: a TensorScatter in the place of a node.
 
     Attributes:
-        node: The node.
-        proof: The proof.
         found: What the node writes.
         past: The data of `found`, as an arrangement of the cache.
         update: The new rows in the layout of the cache, as an arrangement of a value.
@@ -124,11 +122,7 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
 
 
 def _check_batch(found: ProvenUpdate, base: ir.Value, back: Axes) -> None:
-    """Refuse a start that changes with anything but the batch.
-
-    Raises:
-        Unproven: If it does.
-    """
+    """Refuse a start that changes with anything but the batch."""
     axes = found.start.axes
     if len(axes) > 1 or found.axis in axes:
         raise Unproven("start-per-row", f"the first position is `{text(found.start)}`")
@@ -215,9 +209,8 @@ def full_sizes(model: ir.Model) -> Annotations | None:
     An output keeps its declaration, which a TensorScatter takes over. A size that is computed from
     several names stays unknown.
 
-    Returns:
-        What was there before; None, with nothing written, if the model contradicts itself or a
-        size is known only if another one is not 0.
+    Return what was there before; None, with nothing written, if the model contradicts itself or a
+    size is known only if another one is not 0.
     """
     found = Annotations([(value, value.type, value.shape) for value in values(model)])
     try:
@@ -260,7 +253,6 @@ class Proving:
         opset: Version of the default domain.
         place: Returns where a node stood in the source, given the path of its graph and its index.
         plans: What is proven, in the order of the graph, and where it stands in the source.
-        refused: What is not, in that order.
         full: The sizes that were written on values for candidates that lacked one.
     """
 

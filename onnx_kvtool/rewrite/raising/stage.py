@@ -152,7 +152,6 @@ class RaiseSettings:
 
     Attributes:
         opset: Version of the default domain of the result, at least 24; a later one stays.
-        assumptions: What may be taken for granted.
         capacity: Rows of a cache that grows in the source: a number, or the name of a dimension;
             None to leave these caches as they are.
         attention: What becomes of attention in many nodes.
@@ -293,13 +292,7 @@ class RaiseOutcome(RaiseReport):
                 self.attention[number] = replace(done, form=form or done.form, proof=proof)
 
     def place(self, path: str, node: ir.Node, index: int) -> Location:
-        """Return where a node stood in the source.
-
-        Args:
-            path: The path of the graph in which it stands now.
-            node: The node.
-            index: Its position there.
-        """
+        """Return where a node stood in the source; `path` and `index` say where it stands now."""
         return place_of(node) or self.places.get(node) or Location.of(path, node, index)
 
 
@@ -363,8 +356,7 @@ def dims_to_run(pairs: Iterable[Pair], chosen: Mapping[str, int]) -> dict[str, i
 
     Drawn apart, they would make the source fail, or break an assumption.
 
-    Returns:
-        Sizes by name; empty where the pairs contradict each other, since then nothing runs.
+    Empty where the pairs contradict each other: then nothing runs.
     """
     distinct = [(a, b) for a, b in pairs if a != b]
     try:
@@ -416,13 +408,8 @@ def fix_raised(
     """Fix the sizes of a raised model, in place.
 
     The name of an axis that grew stays symbolic where other inputs have it: with a number every
-    step would begin behind the same rows.
-
-    Args:
-        model: The raised model, at one opset.
-        settings: The sizes, and whether all have to be numbers.
-        outcome: What was raised; what stands in the way is `blocked`.
-        before: The shapes of the inputs and outputs of the source.
+    step would begin behind the same rows. What stands in the way is `blocked` in the outcome.
+    `before` has the shapes of the inputs and outputs of the source.
     """
     if not (outcome.raised or outcome.attention or outcome.contrib):
         return

@@ -23,7 +23,6 @@ class Raising:
     """One rule.
 
     Attributes:
-        name: What the report calls the pattern.
         may_be: Whether a look at a node and those above it leaves it possible that it is one, so
             that most nodes of a graph are never asked about.
         prove: Returns the update that a node is, or None for a node that is no candidate. Raises

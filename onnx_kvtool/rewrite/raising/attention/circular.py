@@ -46,7 +46,6 @@ class _Rotated:
     Attributes:
         cache: The cache after the step, (B, KV, W, D).
         rows: W.
-        order: Where the rows stand, (W,).
         oldest: The row of the first, modulo W: (1,).
     """
 
@@ -59,10 +58,8 @@ class _Rotated:
 def read_rotated(node: ir.Node, opset: int, scope: ScopedValues) -> Sequence[ir.Node]:
     """Let an Attention over windows of a fixed size read them as they lie.
 
-    What it reads of them are all rows in order, `Gather(cache, (arange(W) + oldest) mod W)`.
-
-    Returns:
-        The nodes that may be read by nobody now.
+    What it reads of them are all rows in order, `Gather(cache, (arange(W) + oldest) mod W)`. Return
+    the nodes that may be read by nobody now.
     """
     try:
         view = Attention(node, opset)
@@ -123,11 +120,8 @@ def is_any_order(view: Attention) -> bool:
 def columns(mask: ir.Value, capacity: int, oldest: ir.Value, em: Emitter) -> ir.Value:
     """Return a mask whose column of each row is number `(row - oldest) mod capacity`.
 
-    Args:
-        mask: (..., capacity).
-        capacity: Rows of the cache.
-        oldest: A number that is, modulo the capacity, the row of the first column: (1,), int64.
-        em: Where to build.
+    The mask is (..., capacity). `oldest` is (1,): modulo the capacity, it is the row of the first
+    column.
     """
     behind = em.op("Sub", np.arange(capacity, dtype=np.int64), oldest, hint="behind")
     places = em.op("Mod", behind, [capacity], hint="columns")
@@ -153,13 +147,7 @@ def columns(mask: ir.Value, capacity: int, oldest: ir.Value, em: Emitter) -> ir.
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """An Attention that reads two windows in order.
-
-    Attributes:
-        node: The Attention.
-        keys: The keys that it reads.
-        values: The values.
-    """
+    """An Attention that reads two windows in order."""
 
     node: ir.Node
     keys: WindowRead
@@ -167,11 +155,7 @@ class _Reader:
 
 
 def read_circular(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
-    """Let the Attention that was written read circular caches as they lie, in place.
-
-    Returns:
-        Whether anything was replaced.
-    """
+    """Let written Attention read circular caches as they lie, in place; say if anything changed."""
     if not any(one.mode == "circular" for one in outcome.caches):
         return False
     opset = settings.target(model)
@@ -253,8 +237,7 @@ class _Reading:
     def fix(self, reader: _Reader) -> list[ir.Node]:
         """Let an Attention read as many rows in every step, in place, where a mask can be written.
 
-        Returns:
-            The nodes that may be read by nobody now.
+        Return the nodes that may be read by nobody now.
         """
         node, read, outcome = reader.node, reader.keys, self.outcome
         dim, known = read.count, outcome.masks.get(node)

@@ -58,15 +58,8 @@ def emit_fixed_mask(
 ) -> ir.Value:
     """Return a mask over all rows of a cache, (B or 1, 1, L, C).
 
-    It is made once for all layers that have it.
-
-    Args:
-        found: Which keys it shows.
-        like: The mask over the rows in use, whose type it has.
-        capacity: Rows of the cache, C.
-        queries: New rows, L.
-        count: The rows in use after the step: (1,), int64.
-        em: Where to build.
+    It is made once for all layers that have it, and has the type of `like`, the mask over the rows
+    in use. `count` has the rows in use after the step: (1,), int64.
     """
     dtype = like.dtype
     assert dtype is not None
@@ -89,11 +82,8 @@ def emit_fixed_mask(
 def emit_hidden(mask: ir.Value, capacity: int, count: ir.Value, em: Emitter) -> ir.Value:
     """Return a mask that also hides the rows not in use, (B or 1, H or 1, L, C).
 
-    Args:
-        mask: The mask, of the same shape; its elements for these rows have no meaning.
-        capacity: Rows of the cache, C.
-        count: The rows in use after the step: (1,), int64.
-        em: Where to build.
+    The mask has that shape; its elements for these rows have no meaning. `count` has the rows in
+    use after the step: (1,), int64.
     """
     dtype = mask.dtype
     assert dtype is not None
@@ -111,14 +101,7 @@ def emit_hidden(mask: ir.Value, capacity: int, count: ir.Value, em: Emitter) -> 
 def emit_mask_of(
     found: MaskFunction | None, dtype: ir.DataType, columns: Columns, em: Emitter
 ) -> ir.Value:
-    """Return a mask over all rows of a cache, (B or 1, 1, L, C).
-
-    Args:
-        found: Which keys it shows; None for all of them.
-        dtype: Its type, bool or that of the scores.
-        columns: The numbers of rows and queries.
-        em: Where to build.
-    """
+    """Return a mask over all rows of a cache, (B or 1, 1, L, C); `found` None shows all keys."""
     target = [1, 1, *columns.shape]
     if found is None:
         return em.op("Expand", columns.in_use, target, hint="is_seen")
@@ -228,13 +211,8 @@ def window_mask(
 ) -> ir.Value:
     """Return the mask over these rows, (B or 1, 1, L, C); it is made once for all layers.
 
-    Args:
-        read: A window.
-        length: New rows, L.
-        found: Which keys are shown in the source; None for all.
-        dtype: Type of the mask, bool or that of the scores.
-        most: The most keys that the source may read.
-        em: Where to build.
+    L is `length`. `found` says which keys the source shows; None for all. It reads `most` keys at
+    most.
     """
 
     def build() -> ir.Value:

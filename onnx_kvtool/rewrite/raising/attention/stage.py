@@ -60,8 +60,7 @@ def raise_growing_attention(
     Now sizes say that attention reads past and new rows; afterwards it reads a slice whose end is
     computed. `raise_attention` tries again what is not proven here.
 
-    Returns:
-        Whether anything was replaced; the new nodes are of the opset of the result.
+    Return whether anything was replaced; the new nodes are of the opset of the result.
     """
     if settings.capacity is None:
         return False
@@ -73,8 +72,7 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
 
     A function stays unless attention in it is proven at one of its calls.
 
-    Returns:
-        Whether anything was replaced; the new nodes are of the opset of the result.
+    Return whether anything was replaced; the new nodes are of the opset of the result.
     """
     functions = len(model.functions)
     if settings.attention != "keep":

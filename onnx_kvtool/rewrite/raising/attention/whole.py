@@ -47,6 +47,9 @@ def read_whole(
 ) -> list[ir.Node] | None:
     """Let an Attention read caches whole, or what is computed of whole caches, in place.
 
+    Return the nodes that may be read by nobody now. Return None if the Attention reads something
+    else, or hides keys by something else than a mask or their number.
+
     Args:
         node: An Attention whose mask, if it has one, is as long as its keys.
         opset: Version of the default domain of the result.
@@ -54,10 +57,6 @@ def read_whole(
         mask_of: What writes the mask; None for one that is padded.
         wide: By a value that is as long as the rows in use, the one that is as long as the caches.
         in_use: The rows in use after the step: (1,), int64; None if `wide` is empty.
-
-    Returns:
-        The nodes that may be read by nobody now; None where it reads something else, or hides keys
-        by something else than a mask or their number.
     """
     try:
         view = Attention(node, opset)
@@ -122,11 +121,7 @@ def _part(value: ir.Value, opset: int) -> tuple[ir.Value, ir.Value] | tuple[None
 
 
 def is_cache(value: ir.Value, opset: int, mode: Mode) -> bool:
-    """Return whether a value is a cache after a step, (B, KV, C, D), written in this mode.
-
-    Raises:
-        MalformedNode: If its TensorScatter is none that the schema allows.
-    """
+    """Return whether a value is a cache after a step, (B, KV, C, D), written in this mode."""
     node = maker(value, "TensorScatter")
     if node is None:
         return False

@@ -97,11 +97,7 @@ def for_each_sequence(
 ) -> ir.Value:
     """Return a number, (1,), repeated for each sequence of a batch: (B,).
 
-    Args:
-        em: Where to build.
-        count: The number.
-        batch: Size of the batch; None for one that no other value is known to have.
-        carrier: A value whose axis 0 is the batch.
+    Axis 0 of `carrier` is the batch. `batch` is None if no other value is known to have its size.
     """
     batch = integer(batch) if isinstance(batch, int) else batch
     number = batch.number if isinstance(batch, Expr) else None
@@ -149,11 +145,7 @@ def _emit_part(part: MaskPart, dtype: ir.DataType, em: Emitter, *, as_bool: bool
 
 
 def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
-    """Insert the Attention into the graph.
-
-    Returns:
-        The Attention, and the nodes that may be unused now.
-    """
+    """Insert the Attention into the graph; return it, and the nodes that may be unused now."""
     packed = all(operand.is_packed for operand in fusion.operands)
     queries, keys, values = (
         operand.value if packed else _emit_operand(operand, em) for operand in fusion.operands

@@ -31,14 +31,9 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 def rule_of(node: ir.Node, *, joined: bool) -> Rule:
-    """Return the rule for a node.
+    """Return the rule for a node. Raise Stuck if there is none.
 
-    Args:
-        node: The node.
-        joined: Whether it reads or gives elements that stand behind the rows in use.
-
-    Raises:
-        Stuck: If there is none.
+    `joined`: it reads or gives elements that stand behind the rows in use.
     """
     kinds = traits(node)
     rule = _RULES.get(node.op_type)

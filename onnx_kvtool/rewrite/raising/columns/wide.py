@@ -44,12 +44,10 @@ class Widened:
     """A graph as a rule sees it.
 
     Attributes:
-        em: Where to build.
         grown: Which values are as long as the rows in use.
         wide: Their wide forms.
         capacity: Rows of a cache, C.
         count: The rows in use, (1,), int64.
-        folder: Knows what is constant.
     """
 
     em: Emitter
@@ -60,11 +58,7 @@ class Widened:
     folder: ConstantFolder
 
     def sizes(self, value: ir.Value) -> tuple[Size, ...]:
-        """Return the sizes of a value.
-
-        Raises:
-            Stuck: If its rank is unknown.
-        """
+        """Return the sizes of a value. Raise Stuck if its rank is unknown."""
         found = self.grown.shapes.get(value)
         if found is not None:
             return found
@@ -86,11 +80,7 @@ class Widened:
         return IndexMaps(self.em.opset, SizeEqualities([*self.grown.dims.items()]))
 
     def target(self, value: ir.Value) -> list[int]:
-        """Return the shape of the wide form of a value.
-
-        Raises:
-            Stuck: If a size is no number.
-        """
+        """Return the shape of the wide form of a value. Raise Stuck if a size is no number."""
         found = []
         for size in self.sizes(value):
             if size is None:

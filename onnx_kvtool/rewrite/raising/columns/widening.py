@@ -46,10 +46,8 @@ class Widening:
     """The wide forms of a graph.
 
     Attributes:
-        wide: The wide form of each value that has one.
         stuck: The nodes without a known wide form, with the refusal of each.
         old: Nodes that may be unused now.
-        new: The nodes that were added.
     """
 
     wide: dict[ir.Value, ir.Value] = field(default_factory=dict)
@@ -189,12 +187,8 @@ def grown_values(
 ) -> Grown:
     """Return which values of the main graph are as long as the rows in use.
 
-    Args:
-        model: The model, its types and shapes inferred and written on the values.
-        sizes: What is known of them.
-        step: How many rows a step adds.
-        dims: Sizes that the result has in place of names.
-        capacity: The most rows in use: the result fails in a step past them.
+    Types and shapes are written on the values. A step adds `step` rows. The result fails in a step
+    past `capacity`, and has the sizes `dims` in place of names.
     """
     total = sizes.length + step
     bounds = Facts(nonnegative=(integer(capacity) - sizes.equal.resolved(total),))

@@ -34,12 +34,8 @@ def check_attention(
     `nonpad_kv_seqlen`, for `j <= i + nonpad_kv_seqlen - L`. So as many queries as new keys are
     needed, and a mask for all keys: one may not be shorter than `nonpad_kv_seqlen`.
 
-    Args:
-        node: An Attention-23/24/25 that has a past of keys and one of values.
-        growths: Its caches that are to get a capacity.
-        sizes: What is known of sizes.
-        opset: Version of the default domain.
-        whole: The size that is granted to be that of the past and the new tokens.
+    `growths` are its caches that are to get a capacity. The size `whole` is granted to be that of
+    the past and the new tokens.
 
     Raises:
         Unproven: If the two may differ.
@@ -102,12 +98,8 @@ def in_heads(em: Emitter, value: ir.Value, heads: int) -> ir.Value:
 def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: ir.Value) -> None:
     """Replace an Attention with a past by one without.
 
-    Args:
-        em: Where to build, in front of the node.
-        node: The Attention with a past; nothing reads it afterwards.
-        view: The same, read through its schema.
-        keys: The keys in use, (B, KV, P + S, D).
-        values: The values in use, (B, KV, P + S, E).
+    Keys and values in use are (B, KV, P + S, D) and (B, KV, P + S, E). Nothing reads the node
+    afterwards.
     """
     output = node.outputs[0]
     attributes: dict[str, AttributeValue] = {
@@ -145,12 +137,9 @@ class Edit:
     """The edits of one model.
 
     Attributes:
-        model: The model.
-        scopes: Where to build nodes of each graph.
         source_opset: Version of the default domain of the nodes that are there.
         opset: That of new nodes.
         capacity: Rows of the caches: a number, or a name.
-        sizes: What is known of sizes.
         position: Where a step begins.
         old: Nodes that may be unused now.
         length: Rows in use before the step, (1,); set by `begin`.
@@ -310,10 +299,7 @@ class Edit:
     ) -> None:
         """Replace the length of a past, as a Shape counts it, by the number of rows in use.
 
-        Args:
-            growth: The cache.
-            node: The Shape.
-            rows: The number, (1,) and (), if the Shape reads something else than the past.
+        `rows` are (1,) and (), if the Shape reads something else than the past.
         """
         axis = growth.axis
         of_past = self.lengths.get(growth.past, (self.length, self.number))

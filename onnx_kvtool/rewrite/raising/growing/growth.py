@@ -67,7 +67,6 @@ class FedBack:
     """A cache that a caller feeds back.
 
     Attributes:
-        place: Where its first Concat stands in the source.
         past: The input of the model that has it before a step.
         present: The output of the model that has it after the step.
         axis: The axis along which it grows, from the front.
@@ -92,7 +91,6 @@ class Growth(FedBack):
     Attributes:
         ends: How the present comes about.
         choices: Outputs of If on the way from there to the present.
-        shapes: The nodes that read the sizes of the past.
         aliases: The nodes that copy the past unchanged.
         appends: The nodes that put rows behind it, each with the number of that input.
     """
@@ -150,11 +148,6 @@ class Growth(FedBack):
 
     def follow(self, graph: ir.Graph, index: int, *, is_choice: bool) -> None:
         """Follow an output of a graph up to where the rows are appended.
-
-        Args:
-            graph: The main graph, or the branch of an If.
-            index: The position of the output.
-            is_choice: Whether it is a branch, which may begin the cache anew.
 
         Raises:
             Unproven: If it is computed otherwise.
@@ -247,13 +240,7 @@ def growth_of(
 
     Nodes may read only the sizes of the past, so that nothing reads what lies behind its rows. The
     grown rows must leave the model as the present, so that they come back as the next past.
-
-    Args:
-        cache: A cache that the analysis takes for a growing one.
-        place: Where it grows, for the report.
-        graph: The main graph; types and shapes are on its values as far as they are known.
-        outputs: The positions of its outputs, by name.
-        opset: Version of the default domain.
+    `outputs` has the positions of the outputs of the main graph, by name.
 
     Raises:
         Unproven: If one of these facts is missing.
@@ -297,10 +284,8 @@ class Rolling(FedBack):
     Attributes:
         rows: R, the most rows that it keeps.
         node: The Concat that puts new rows behind those of the past.
-        new: The new rows.
         heads: The slices of the last R rows of the past; empty if the Concat reads the past itself.
         cut: The slice of the joined rows that is the present.
-        shapes: The nodes that read the sizes of the past.
         assumed: The assumption that lets the rows be rotated.
     """
 
@@ -341,13 +326,6 @@ def rolling_of(
     cache: Cache, place: Location, model: ir.Model, assumptions: Assumptions, opset: int
 ) -> Rolling:
     """Prove that the present of a cache is the last R rows of its past and new ones.
-
-    Args:
-        cache: A cache that grows and drops rows, as the analysis finds.
-        place: Where it grows, for the report.
-        model: The model; types and shapes are on its values as far as they are known.
-        assumptions: What may be taken for granted.
-        opset: Version of the default domain.
 
     Raises:
         Unproven: If it is not, if other nodes read the past, or if the order of the rows may matter

@@ -38,9 +38,6 @@ class Sizes:
     """Sizes of a model whose caches grow, at steps of at least one token and one sequence.
 
     Attributes:
-        model: The model.
-        knowledge: What inference finds.
-        equal: Which sizes are equal.
         assumed: The assumptions that were used.
         measures: How to build a size as a value of the graph, from its inputs.
         pasts: The pasts of all caches that get another length.
@@ -65,8 +62,7 @@ class Sizes:
     ) -> Sizes:
         """Infer the sizes of a model.
 
-        Raises:
-            Unproven: If the model contradicts itself, or its caches are not of one length.
+        Raise Unproven if the model contradicts itself, or its caches are not of one length.
         """
         knowledge = infer_model(model).run.knowledge
         if knowledge.conflicts:
@@ -159,8 +155,7 @@ class Sizes:
     def _unite(self, growths: Sequence[Growth], assumptions: Assumptions) -> None:
         """Prove that all pasts are of one length.
 
-        Raises:
-            Unproven: If two of them may differ, or the length is a number.
+        Raise Unproven if two of them may differ, or the length is a number.
         """
         lengths = list(self.lengths.values())
         other = self._other(lengths)
@@ -213,7 +208,6 @@ class Position:
     """How many rows of every cache are in use before a step.
 
     Attributes:
-        start: That number, from inputs of the model.
         proof: Why it is that number.
         assumed: The assumption behind it.
         added: A new input for it, if no input says it; it is not part of the graph yet.
@@ -239,14 +233,7 @@ def position_of(
 
     The size of an input says it, if its text is the length of the past plus the new rows, or if it
     is granted to be both. Sizes say nothing if all caches are windows, which stop growing, or if
-    they are about to be fixed.
-
-    Args:
-        model: The model.
-        growths: Its caches that grow, or roll.
-        sizes: What is known of its sizes.
-        assumptions: What is granted.
-        by_size: Whether a size of an input may say so.
+    they are about to be fixed; then `by_size` is false.
 
     Raises:
         Unproven: If an input is granted to cover the past and what a step adds to it is unknown.

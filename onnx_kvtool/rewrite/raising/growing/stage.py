@@ -58,7 +58,6 @@ class Circulating:
     """The edits of all windows of one model.
 
     Attributes:
-        edit: The edits of caches that keep all rows, with the position where a step begins.
         rows: By R, what is known of the rows of a past in use before a step: their number as the
             size of the third, (1,); the same number, computed from the position; and their places
             in the circular cache, oldest first, (min(P, R),).
