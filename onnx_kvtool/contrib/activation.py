@@ -217,15 +217,8 @@ def swish_product(
 ) -> ir.Value:
     """Return gate * sigmoid(alpha * gate) * (linear + beta), the clamped SwiGLU of onnxruntime.
 
-    Args:
-        em: Where to build.
-        gate: One half.
-        linear: The other, of the same shape and type.
-        alpha: Factor in the sigmoid.
-        beta: What is added to the linear half.
-        limit: Bound of both, of the gate from above alone; None for none.
-        is_later: Whether the gate is bounded after its activation.
-        round_to: The type that the activation is rounded to before the last product; None for none.
+    `limit` bounds both halves, but the gate only from above. `is_later`: the gate is bounded after
+    its activation. The activation is rounded to `round_to` before the last product.
     """
     op = em.op
     # Not Min and Max: of float16 they spoil other values in onnxruntime 1.17.3 to 1.19.2. With

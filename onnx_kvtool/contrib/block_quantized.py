@@ -129,16 +129,9 @@ def mat_mul_n_bits(site: Site) -> Replacement:
 
 
 def block_product(site: Site, a: ir.Value, columns: int, prefix: str = "") -> ir.Value:
-    """Return a product of a node with weights that have blocks.
+    """Return a product of a node with weights that have blocks: (..., K) to (..., N).
 
-    Args:
-        site: The node, which has `K`, `bits` and `block_size`.
-        a: (..., K).
-        columns: N.
-        prefix: Of the inputs: `gate_` for `gate_B`, `gate_scales` and `gate_bias`.
-
-    Returns:
-        (..., N).
+    `prefix` is that of the inputs: `gate_` for `gate_B`, `gate_scales` and `gate_bias`.
     """
     refuse_value(site, "bits", 2, 4, 8)
     bits, width, block = (site.integer(name) for name in ("bits", "K", "block_size"))

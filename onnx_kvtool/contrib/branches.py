@@ -91,15 +91,9 @@ def engram_gate(site: Site) -> Replacement:
 
 @dataclass(frozen=True, slots=True)
 class _Streams:
-    """C streams of H features, (..., C, H), or joined, (..., C * H).
+    """C streams of H features, (..., C, H), or joined (`is_flat`), (..., C * H).
 
-    Attributes:
-        site: The node.
-        front: Number of dimensions before the streams.
-        branches: C.
-        width: H.
-        is_flat: Whether they are joined.
-        dtype: Their type.
+    `front` is the number of dimensions before the streams, `branches` is C, and `width` is H.
     """
 
     site: Site

@@ -28,8 +28,6 @@ class Experts:
     """The experts that compute, each in its own slot: from H features over I back to H.
 
     Attributes:
-        site: The node.
-        experts: Number of experts: E.
         inner: I.
         hidden: H.
         count: Number of slots.

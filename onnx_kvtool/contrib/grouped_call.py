@@ -22,7 +22,6 @@ class Call:
     """The lengths of a call, as values; the layers of a model share the nodes.
 
     Attributes:
-        site: The node; its emitter shares nodes.
         counts: The input that counts the valid rows of each sequence, and by how much it is less
             than their number.
         window: Number of keys that a query sees, if the cache drops others; its rows are no
@@ -89,13 +88,9 @@ class Call:
         return em.op("Sub", count, em.op("Mul", turns, leaving), hint="kept_rows")
 
     def evicted(self, rows: ir.Value, new: ir.Value) -> ir.Value:
-        """Return a cache with a window after it dropped rows: (B, KV, C, D).
+        """Return a cache with a window after it dropped rows: (B, KV, C + L, D) to (B, KV, C, D).
 
         The rows after those that it keeps are unspecified.
-
-        Args:
-            rows: The rows kept before the call, then the new ones: (B, KV, C + L, D).
-            new: (B, KV, L, D).
         """
         em, op = self.site, self.site.op
         past, heads = em.required("past_key"), em.integer("kv_num_heads")
@@ -166,11 +161,6 @@ def cache_of(call: Call, name: str, new: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Return the cache of keys or values with the new rows, and the values that attention reads.
 
     Both are (B, KV, rows, D); the second is dequantized, and has the type of the query.
-
-    Args:
-        call: Where the rows go.
-        name: `key` or `value`.
-        new: (B, KV, L, D).
 
     Raises:
         Refusal: For quantized values of another width than 8 bits, or without a past or a scale.

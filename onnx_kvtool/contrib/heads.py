@@ -23,11 +23,7 @@ def dim_of(value: ir.Value, axis: int) -> Dim:
 
 
 def known_size(value: ir.Value, axis: int, what: str) -> int:
-    """Return a size that has to be fixed.
-
-    Raises:
-        Refusal: If it is not; `what` names it in the message.
-    """
+    """Return a size that has to be fixed. Raise Refusal, with the name `what`, if it is not."""
     dim = dim_of(value, axis)
     if not isinstance(dim, int):
         raise Refusal(
@@ -68,7 +64,6 @@ class Attended:
 
     Attributes:
         scale: Factor of the scores; None and 0 for 1 / sqrt(D).
-        is_causal: Whether later keys are hidden.
         softcap: Limit of the scores; 0 for none.
         mask: (B or 1, H or 1, L, S), bool, or added to the scores.
         nonpad: Valid keys of each row, (B,), int64.
@@ -94,12 +89,7 @@ def attend(
 
     The present ones are None without a past, the scores unless `how.shown` asks for them.
 
-    Args:
-        em: Where to build.
-        query: (B, H, L, D).
-        key: (B, KV, S, D).
-        value: (B, KV, S, E).
-        how: The other arguments.
+    The query is (B, H, L, D), the key (B, KV, S, D), and the value (B, KV, S, E).
     """
     dtype = dtype_of(query)
     attributes: dict[str, AttributeValue] = {}

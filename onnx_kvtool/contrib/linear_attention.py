@@ -84,11 +84,8 @@ class _Tokens:
     """The layout of the tokens of a node: (B, T, ...), or (N, ...).
 
     Attributes:
-        site: The node.
-        heads: The sizes of states and heads.
         asking: Number of heads of queries.
         keyed: Number of heads of keys.
-        is_one: Whether each sequence has one token.
         axes: Number of axes of the tokens.
         owner: The sequence of each token, (N, 1); None if all sequences have the same length.
     """
@@ -124,11 +121,8 @@ class _Tokens:
     ) -> tuple[ir.Value, ...]:
         """Return the last state, and the output of a recurrence.
 
-        Args:
-            state: The first state.
-            operands: Queries, not yet scaled, keys, and values with a head for each state.
-            decay: As in `Rows`.
-            rate: As in `Rows`.
+        `operands` are queries, not yet scaled, keys, and values with a head for each state. `decay`
+        and `rate` are as in `Rows`.
         """
         heads, (query, key, value) = self.heads, operands
         states, size = heads.states, heads.key_size

@@ -87,10 +87,7 @@ def _refuse_scores(site: Site) -> None:
 def _attended(site: Site, padding: ir.Value | None, is_causal: bool) -> Replacement:
     """Write the node as Attention of its new rows and its past.
 
-    Args:
-        site: The node.
-        padding: The mask that says which keys are valid; None for all.
-        is_causal: Whether later keys are hidden.
+    `padding` says which keys are valid; None for all.
     """
     name, query = site.node.op_type, site.required("query")
     past_key, past_value = site.input("past_key"), site.input("past_value")

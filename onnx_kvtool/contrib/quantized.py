@@ -179,14 +179,9 @@ def quantized(
     zero: ir.Value | None,
     dtype: ir.DataType | None,
 ) -> ir.Value:
-    """Return the quantized values of float32 values.
+    """Return the quantized int8 or uint8 values of float32 values.
 
-    Args:
-        em: Where to build.
-        x: The values.
-        scale: One element.
-        zero: One element of `dtype`; None for 0.
-        dtype: int8 or uint8.
+    Scale and zero point have one element each; a zero point of None is 0.
     """
     if dtype not in (_D.INT8, _D.UINT8):
         raise Refusal(

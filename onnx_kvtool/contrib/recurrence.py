@@ -39,14 +39,7 @@ _FLOAT = ir.DataType.FLOAT
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """The number of heads, and their sizes.
-
-    Attributes:
-        states: KV, each with a state of its own.
-        queries: G, the query heads of each state.
-        key_size: D.
-        value_size: E.
-    """
+    """The KV states, each with G query heads, and the sizes of a head: D of keys, E of values."""
 
     states: int
     queries: int
@@ -229,7 +222,6 @@ class Sequences:
     """The places of B packed sequences among N tokens, int64.
 
     Attributes:
-        em: Where to build; it shares nodes.
         count: N: ().
         starts: The first token of each sequence: (B, 1).
         ends: The token after its last one: (B, 1).
@@ -277,11 +269,8 @@ class Sequences:
 def sequences_of(em: Emitter, bounds: ir.Value, tokens: ir.Value) -> Sequences:
     """Return the places of packed sequences; all layers share the nodes.
 
-    Args:
-        em: Where to build.
-        bounds: 0, and the end of each sequence: (B + 1,). Nothing checks that they fit the tokens;
-            onnxruntime refuses others.
-        tokens: (N, ...).
+    `bounds` is 0, and the end of each sequence: (B + 1,). Nothing checks that they fit the tokens,
+    (N, ...); onnxruntime refuses others.
     """
     em = em.sharing
     wide, known = cast(em, bounds, _I), dim_of(bounds, 0)

@@ -22,15 +22,8 @@ from onnx_kvtool.ops.view import NodeView
 class Site(NodeView, Emitter):
     """A node of onnxruntime, and the nodes of ONNX that are written in its place.
 
-    Args:
-        node: The node; it is not changed.
-        facts: What is known of its operator.
-        scope: Where the new nodes will stand.
-        opset: Their version of the default domain.
-        prefix: First part of the names of new nodes and values.
-
-    Raises:
-        MalformedNode: As `NodeView`.
+    The node is not changed. The new nodes will stand in `scope`, and are of `opset`. `prefix` is
+    the first part of the names of new nodes and values.
     """
 
     def __init__(
@@ -99,20 +92,12 @@ def read_outputs(site: Site, *values: ir.Value | None) -> Replacement:
 
 
 def known_rank(site: Site, value: ir.Value) -> int:
-    """Return the rank of an input of a node.
-
-    Raises:
-        Refusal: If it is unknown.
-    """
+    """Return the rank of an input of a node. Raise Refusal if it is unknown."""
     return len(known_dims(value, f"`{site.node.op_type}` depends on its rank, and "))
 
 
 def known_type(value: ir.Value) -> ir.DataType:
-    """Return the element type of a value.
-
-    Raises:
-        Refusal: If it is unknown.
-    """
+    """Return the element type of a value. Raise Refusal if it is unknown."""
     if value.dtype is None or value.dtype == ir.DataType.UNDEFINED:
         raise Refusal(
             "unknown-type", f"the element type of `{value.name}` is unknown", help="declare it"
@@ -132,11 +117,7 @@ def no_form(text: str) -> Refusal:
 
 
 def refuse_input(site: Site, *names: str) -> None:
-    """Refuse inputs that no standard operator can express.
-
-    Raises:
-        Refusal: With the name of the first that is given.
-    """
+    """Raise Refusal for the first input given that no standard operator can express."""
     for name in names:
         if site.input(name) is not None:
             raise no_form(f"`{name}` of `{site.node.op_type}` is given, which has no standard form")
