@@ -228,11 +228,11 @@ def external_files(model: ir.Model) -> list[ExternalFile]:
 def check_external_data(model: ir.Model, *, need_bytes: bool) -> None:
     """Refuse a model whose external data cannot be trusted or, if needed, is not there.
 
-    A location must be relative and stay in the model's directory by the rules of POSIX and of
-    Windows, whatever the system; the file it names must be a regular one whose real path stays
-    there too. Links in a snapshot of the Hugging Face hub's cache may lead to the `blobs` of the
-    same repository. Offsets and lengths must not be negative, and a length must be what shape and
-    type take (4-bit and other small elements packed).
+    A location must be relative and stay in the model's directory, by the rules of POSIX and of
+    Windows, whatever the system. It must name a regular file whose real path stays there, too.
+    Links in a snapshot of the Hugging Face hub's cache may lead to the `blobs` of the same
+    repository. Offsets and lengths must not be negative, and a length must be what shape and type
+    take (4-bit and other small elements packed).
 
     Args:
         model: The model; its values are not touched.

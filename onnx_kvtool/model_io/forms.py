@@ -205,8 +205,8 @@ class LongList(ir.Attr):
 class TypeWriter:
     """Writes the types of many values.
 
-    The tens of thousands of values of a large model have a few dozen different types, each of which
-    is built once and copied from then on.
+    The tens of thousands of values of a large model have a few dozen different types. Each type is
+    built once and copied from then on.
 
     Each type that is built goes through `finish`.
     """

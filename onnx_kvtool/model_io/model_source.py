@@ -52,8 +52,8 @@ def path_of(source: ModelSource) -> str:
 def open_model(source: ModelSource) -> ir.Model:
     """Return a model of its own, judged as its file would be.
 
-    A model in memory is copied, but for its tensors, which are shared. The copy is what would be
-    read from the file of the model, so that whatever is wrong with it is found alike.
+    A model in memory is copied, but for its tensors, which are shared. The copy is what kvtool
+    would read from the file of the model, so that it finds the same defects.
 
     Raises:
         UsageError: If it is nothing that stands for a model.

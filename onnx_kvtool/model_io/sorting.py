@@ -28,9 +28,9 @@ def natural(name: str) -> tuple[tuple[tuple[int, str], ...], str]:
 def sort_nodes(model: ir.Model, became: str = "are sorted in the result") -> list[str]:
     """Sort the graphs whose nodes precede their inputs, in place; leave others unchanged.
 
-    onnxruntime loads such models, which its converter to float16 writes; ONNX wants nodes in an
-    order in which they can run. Nodes that may stand in either order keep theirs. A graph with a
-    cycle stays as it is, and so does its defect.
+    onnxruntime loads such models, and its converter to float16 writes them. ONNX wants an order
+    that can run. Nodes that may stand in either order keep theirs. A graph with a cycle stays as it
+    is, and so does its defect.
 
     Returns:
         What was done, for people: a sentence, or none.

@@ -75,10 +75,10 @@ _MOST = 2**31 - 1
 def published() -> Mapping[OperatorName, Mapping[str, Any]]:
     """Return the line of each operator that onnxruntime registers and ONNX does not have.
 
-    `cpu` is whether onnxruntime has a kernel for CPUs. Operators with a rule have their schema too:
-    `inputs` and `outputs`, each `name:type`, `name?:type` if it may be absent, or `name*:type` if
-    it takes any number of values of several types; `types` by type parameter; `attributes`, each
-    with its type, marked `!` if a node must carry it, and with its default if it has one.
+    `cpu` is whether onnxruntime has a kernel for CPUs. Operators with a rule have their schema too.
+    `inputs` and `outputs` are lists of `name:type`, `name?:type` if it may be absent, or
+    `name*:type` if it takes any number of values of several types. `types` go by type parameter.
+    Each of `attributes` has its type, `!` if a node must carry it, and its default if there is one.
     """
     text = files("onnx_kvtool.ops").joinpath(DATA).read_text(encoding="utf-8")
     lines = {tuple(key.rpartition("::")[::2]): line for key, line in json.loads(text).items()}

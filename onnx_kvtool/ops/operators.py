@@ -385,10 +385,10 @@ def scale_misfit(
 ) -> Misfit | None:
     """Return what certainly breaks the specification; None when nothing is known to.
 
-    Without blocks the scale is a scalar, one element in 1-D as exporters write it, or 1-D of the
-    size of `axis`; with blocks it has the shape of the input with ceil(size / `block_size`) along
-    `axis`, so that one number for the whole input has no blocks. The zero point has the shape of
-    the scale; one element may be a scalar here and 1-D there.
+    Without blocks, the scale is a scalar, one element in 1-D as exporters write it, or 1-D of the
+    size of `axis`. With blocks, it has the shape of the input with ceil(size / `block_size`) along
+    `axis`; one number for the whole input has no blocks. The zero point has the shape of the scale;
+    one element may be a scalar here and 1-D there.
 
     Args:
         x: Dimensions of the input; None for an unknown rank, and each that is unknown.

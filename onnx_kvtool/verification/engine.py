@@ -50,14 +50,14 @@ from onnx_kvtool.verification.weights import likeness, tensor_difference
 def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
     """Run `a` and `b` on the same inputs and compare every output.
 
-    Both run over several cases that differ in sizes and starts, each a first run and then decode
-    steps in which the presents are fed back to both. What has to agree bit for bit: outputs that
+    Both run over several cases that differ in sizes and starts. Each case is a first run and then
+    decode steps, which feed the presents back to both. What has to agree bit for bit: outputs that
     only move data, the rows of caches that a run does not write, and everything if the models are
-    the same but for names and weights. The rest has to agree within a tolerance that is justified
-    by the types and, where that is not enough, by how much a model differs from itself when it is
-    evaluated in another way; or within the tolerance that the settings give. Models that compute
-    in float16 or bfloat16 are judged twice: their float32 twins like float32 models, and they
-    themselves by how far A lies from its own twin (`comparison.rounding`).
+    the same but for names and weights. The rest has to agree within the tolerance of the settings,
+    or else within one that the types justify. Where that is not enough, it follows from how much a
+    model differs from itself when it is evaluated in another way. Models that compute in float16 or
+    bfloat16 are judged twice: their float32 twins like float32 models, and they themselves by how
+    far A lies from its own twin (`comparison.rounding`).
 
     Returns:
         `equal`; `different` with the first difference (names, order, types or ranks of inputs and

@@ -165,9 +165,9 @@ class Twins:
     def compare(self, name: str, run: TwinRun) -> OutputDifference:
         """Compare an output of the twins, as closely as that of float32 models.
 
-        A difference beyond the tolerance of float32 is none if the twin of A differs as much from
-        itself by rounding, or if constants explain it: a scale that one model holds rounded to the
-        narrow type, and that the other computes, differs by half a unit of the last place.
+        A difference beyond the tolerance of float32 does not count if the twin of A differs as much
+        from itself by rounding, or if constants explain it. One model may contain a scale rounded
+        to the narrow type, and the other compute it: they differ by half a unit of the last place.
         """
         a, b = run.a[name], run.b[name]
         usual = self._scales.narrowed(name, a, self.measure.of(a, name))
@@ -214,12 +214,12 @@ class Twins:
     ) -> OutputDifference | None:
         """Compare an output of the models themselves, by how far A lies from its own twin.
 
-        The output as a whole is measured, as the rounding of one element is small by chance: each
-        element may differ by four times the largest difference between A and its twin, in this run
-        or when A is evaluated in another way (two right models were seen to differ by up to twice
-        as much), and in any case by ten units of the last place of the largest value. An element
-        of A that is not finite though that of its twin is has overflowed, and says nothing of B;
-        but B has to be finite where A is.
+        The output is measured as a whole, since the rounding of one element may be small by chance.
+        Each element may differ by four times the largest difference between A and its twin, in this
+        run or when A is evaluated in another way. (Two right models were seen to differ by twice as
+        much.) In any case it may differ by ten units of the last place of the largest value. An
+        element of A that is not finite though that of its twin is has overflowed, and says nothing
+        of B; but B has to be finite where A is.
 
         Returns:
             None if A and its twin give different shapes, so that nothing can be measured, and for

@@ -30,12 +30,12 @@ _Key = tuple[str, str, str]
 def twin(model: bytes, shaken: Collection[bytes] = ()) -> tuple[bytes, int]:
     """Return the model with every float16 and bfloat16 as a float32.
 
-    Inputs, outputs, initializers, tensors and types in attributes, element types that attributes
-    name (`to`, `dtype`, `stash_type`, `softmax_precision` and the like), declared values, bodies
-    and functions are of float32, with the values that they had; so a Cast to the narrow type
-    rounds no more. What is stored in 8 bits and fewer (quantised weights and caches, float8) stays
-    as it is: it is data, and rounding to it is part of what the model means. Names and the order
-    of nodes stay.
+    Inputs, outputs, initializers, declared values, bodies and functions become float32 and keep
+    their values. So do tensors and types in attributes, and element types that attributes name,
+    such as `to`, `dtype`, `stash_type` and `softmax_precision`. A Cast to the narrow type rounds no
+    more. What is stored in 8 bits and fewer (quantised weights and caches, float8) stays as it is:
+    it is data, and rounding to it is part of what the model means. Names and the order of nodes
+    stay.
 
     Constants in `shaken` (see `roundable`) are moved by half a unit of the last place of the type
     that they had, some up and some down: rounding may have moved them as much. Return the model and
@@ -54,9 +54,10 @@ def twin(model: bytes, shaken: Collection[bytes] = ()) -> tuple[bytes, int]:
 def roundable(model: bytes) -> set[bytes]:
     """Return the constants of a model that were perhaps rounded to float16 or bfloat16.
 
-    These are initializers and Constants of a narrow type, external ones left out, of which some
-    value is neither an integer nor a power of two: such values any type holds. Each is named by
-    its shape and its values, so that it is the same in another model whatever its name and type.
+    These are initializers and Constants of a narrow type, but for external ones. Some of their
+    values must be neither an integer nor a power of two, since any type can represent those. Each
+    is named by its shape and its values, so that it is the same in another model whatever its name
+    and type.
     """
     message = onnx.ModelProto.FromString(model)
     return {

@@ -142,8 +142,8 @@ _FURTHEST = 4
 def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
     """Return the first Softmax that an Attention could stand for, and the number of candidates.
 
-    Where the check had no need to infer sizes, they are inferred of the nodes that it needs alone:
-    the layers of a model are alike, and what `raise` proves of all of them takes longer than a
+    If the sizes inferred so far are not enough, they are inferred of the needed nodes alone. The
+    layers of a model are alike, and proving all of them, as `raise` does, takes longer than a
     check. Nothing stays on the values of the model.
     """
     model = context.model

@@ -274,8 +274,8 @@ def _convert_positions(
 ) -> None:
     """Replace the `write_indices` of a TensorScatter by a value computed from them.
 
-    The new nodes stand right behind the node that produces the input, or first in the graph of
-    `node` where none of its nodes does, and serve every node of the graph that asks for the same.
+    The new nodes stand right behind the node that produces the input; if no node of the graph does,
+    they stand first. They serve every node of the graph that asks for the same.
 
     Nothing happens if `node` is in no graph or lacks the input. `build` makes the new nodes from
     the old value. The first output of the last one is the new value; `hint` goes into its name.

@@ -220,7 +220,7 @@ def _is_ignored(path: str, is_directory: bool, ignores: list[PathPatterns]) -> b
 def _enclosing(directory: str) -> tuple[list[PathPatterns], frozenset[str]]:
     """Return the `.gitignore` files above a directory, down from the root of its repository.
 
-    Also return the models that the repository tracks, unless the directory is its root, for which
+    Also return the models that the repository tracks, unless the directory is its root: there
     `_walk` finds them.
     """
     found: list[PathPatterns] = []

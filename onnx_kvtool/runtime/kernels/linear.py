@@ -27,9 +27,9 @@ _ELLIPSIS = "..."
 def explicit_equation(equation: str, shapes: Sequence[tuple[int, ...]]) -> str:
     """Return an equation with an output term and with letters for the dimensions of ellipses.
 
-    The rules of Einsum-12: an ellipsis stands for the same number of dimensions in every term,
-    which broadcast; without `->` the output has the dimensions of the ellipsis and then the letters
-    that occur once, in the order of ASCII. An ellipsis that the output leaves out is summed.
+    By Einsum-12, an ellipsis stands for the same number of dimensions in every term, and these
+    broadcast. Without `->`, the output has the dimensions of the ellipsis and then the letters that
+    occur once, in the order of ASCII. An ellipsis that the output leaves out is summed.
 
     Raises:
         KernelError: If a term has other characters, two ellipses, or not the rank of its operand;

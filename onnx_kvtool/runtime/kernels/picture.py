@@ -238,7 +238,7 @@ def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tupl
     the middles of the outermost points, not their edges.
 
     Raises:
-        KernelError: If the shapes do not fit to each other, or a size is negative.
+        KernelError: If the shapes do not fit each other, or a size is negative.
     """
     batch, *sizes = [n for axis, n in enumerate(read_integers(size, "size")) if axis != 1]
     rank = len(sizes)

@@ -336,8 +336,8 @@ class Judge:
     def _repeats(self, name: str, inputs: Arrays, led: Array, *, exact: bool = False) -> bool:
         """Return whether the leader gives an output again when it is run again.
 
-        The order in which threads add up is not fixed in every kernel, which may change the last
-        bits, and random operators have no fixed result at all.
+        Threads of some kernels add up in no fixed order, which may change the last bits. Random
+        operators have no fixed result at all.
         """
         again = self._leader.run(inputs)[name]
         exact = exact or name in self._measure.moved

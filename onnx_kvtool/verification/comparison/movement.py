@@ -289,8 +289,8 @@ def _is_discrete_type(dtype: ir.DataType | None) -> bool:
 class Emptiness:
     """Says of one model whether a convolution, pool or Slice of its main graph gives no element.
 
-    The model is run with what these operators give for its outputs: how often a window fits that
-    is larger than what it moves over is for the runtime to say, and inference does not know all.
+    The model runs with the results of these operators as its outputs. Inference does not know every
+    size, and the runtime decides how often a window fits that is larger than its input.
 
     Args:
         model: The serialised model.

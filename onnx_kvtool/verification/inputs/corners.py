@@ -43,8 +43,8 @@ class Corners:
 def corner_cases(a: Corners, b: Corners, *, has_floats: bool, is_narrowed: bool) -> Iterator[Case]:
     """Yield cases that may show a difference of two models that agree in all others.
 
-    Only where one of them computes in a way in which the other does not, so that models which were
-    rewritten well are not told apart by how far their numbers reach.
+    There is a case only if one of them computes in a way that the other does not. So the range of
+    numbers does not tell models apart that were rewritten well.
 
     `has_floats` says whether some input holds floats that nothing limits. `is_narrowed` says
     whether one model alone casts starts to int32 before their remainder.

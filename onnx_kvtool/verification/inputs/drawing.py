@@ -249,9 +249,9 @@ def draw(
 ) -> Arrays:
     """Draw one value for every input.
 
-    Starts leave room for the new rows (in circular mode they may cross the end), positions follow
-    them, valid lengths are start + L, token ids and positions index within their tables, masks are
-    ones but for a first column of padding where rows stand before the new ones.
+    Starts leave room for the new rows; in circular mode they may cross the end. Positions follow
+    the starts, and valid lengths are start + L. Token ids and positions index within their tables.
+    Masks are ones, except for a first column of padding if there are rows before the new ones.
 
     Numbers in the model's shapes and sizes in `dims` override those of the case. The same seed
     gives the same values. A run may take `memory` bytes; None for what the machine has left.

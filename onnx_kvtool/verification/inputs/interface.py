@@ -184,9 +184,9 @@ class Caches:
 def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
     """Find the caches of `model` among `inputs`.
 
-    A cache is an input whose updated form, says the cache table (`analysis.caches`), is
-    an output; or an input and an output whose names exporters use for the two ends of a cache, for
-    models where neither operators nor their arrangement tell.
+    A cache is an input whose updated form is an output by the cache table (`analysis.caches`). If
+    neither operators nor their arrangement tell, it is an input and an output with names that
+    exporters use for the two ends of a cache.
     """
     found: dict[str, CachePair] = {}
     scatters: dict[int, CachePair] = {}

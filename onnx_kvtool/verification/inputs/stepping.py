@@ -131,8 +131,8 @@ def _layout(plan: InputPlan, sizes: Sizes, length: int) -> Layout | None:
 def _sizes(plan: InputPlan, arrays: Arrays) -> dict[str, int]:
     """Return the sizes of names, read off the shapes of arrays.
 
-    Of a name that stands nowhere alone it is what the others leave of a sum: of a fixed cache the
-    rows in use may be told by a mask that is `past + new` long and by nothing else.
+    If a name stands nowhere alone, its size is what the other terms leave of a sum. The rows in use
+    of a fixed cache may only show in a mask that is `past + new` long.
     """
     sizes = _alone(plan, arrays)
     summed: dict[str, int] = {}

@@ -412,8 +412,8 @@ def least_memory(plan: InputPlan, case: Case, dims: Sizes) -> int:
 def reaching(plan: InputPlan, case: Case, dims: Sizes, budget: Budget) -> Iterator[Case]:
     """Yield forms of `case` with as many rows as windows, limits and tables of the model ask for.
 
-    Of the numbers that stand in the model the largest counts for which a run takes a small part of
-    the budget. Rows go beyond it first, and then up to it, as nothing runs behind a table.
+    Of the numbers in the model, the largest counts whose run takes a small part of the budget. Rows
+    go beyond it first, and then up to it, as nothing runs behind a table.
     """
     if not case.reaches:
         return

@@ -65,9 +65,9 @@ class Windows:
     def candidates(self) -> Iterator[Sizes]:
         """Yield sizes for the extents, no two alike, the most telling first.
 
-        Axes of different sizes come first, of two and three of the largest stride; then as many
-        patches as a table of positions has rows, in a square; multiples of the stride; other
-        rectangles of patches; what is common; and the numbers that stand in the model.
+        Axes of different sizes come first, two and three times the largest stride. Squares of as
+        many patches as a table of positions has rows follow, then multiples of the stride, other
+        rectangles of patches, common sizes, and the numbers in the model.
         """
         if not self.extents:
             return

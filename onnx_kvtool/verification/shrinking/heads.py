@@ -84,8 +84,8 @@ def _tie_groups(heads: Size, key_heads: Size) -> None:
 def group_query_attention(call: Call) -> Found:
     """Widths are heads times their size, which the caches and the rotary tables share.
 
-    Heads that are turned in part, packed queries, and what else the operator may read keep all, so
-    that only what stands before and behind is smaller.
+    Partly rotated heads, packed queries and other inputs keep all sizes, so that only what is
+    before and behind the operator shrinks.
     """
     try:
         return _scaled_heads(call)

@@ -255,10 +255,10 @@ def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
     """Return two models with at most `most` segments of each kind; None if none can be left out.
 
     Two models are equal if, segment by segment, they give the same values at the end for the same
-    values at the start. A segment of A with its counterpart in B is of one kind with another pair
-    if all agree in operators, attributes, wiring, constants and types of weights, and each reads
-    its own weights and caches in the same places; then one pair stands for both. To leave out a
-    segment, its readers read what came before it. The values between segments become outputs:
+    values at the start. A segment of A and its counterpart in B are a pair. Two pairs are of one
+    kind if they agree in operators, attributes, wiring, constants and types of weights, and each
+    reads its own weights and caches in the same places. Then one pair stands for both. To leave out
+    a segment, its readers read what came before it. The values between segments become outputs:
     pairs stand for others only if they agree there.
 
     B has the large weights of A under the same names with the same values.

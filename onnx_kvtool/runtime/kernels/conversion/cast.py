@@ -36,10 +36,10 @@ _SPECIAL = {"inf": np.inf, "+inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 def to_strings(x: Array) -> Array:
     """Return numbers in plain notation, never with an exponent.
 
-    Floats of numpy are written with the fewest digits that give the same number of their type back,
-    the ml_dtypes ones with those of float32, and with `.0` if they are whole, as onnx.reference
-    does; the special ones as `INF`, `-INF` and `NaN`, the spellings that Cast reads. Booleans are
-    `1` and `0`, as in onnxruntime 1.31; the text does not say.
+    Floats are written with the fewest digits that give the same number of their type back, those of
+    ml_dtypes with the digits of float32. Whole ones end in `.0`, as in onnx.reference. Special ones
+    are `INF`, `-INF` and `NaN`, the spellings that Cast reads. Booleans are `1` and `0`, as in
+    onnxruntime 1.31; the text does not say.
     """
     if x.dtype == np.bool_ or is_integer(x.dtype):
         wide = x.astype(np.uint64 if x.dtype == np.uint64 else np.int64)

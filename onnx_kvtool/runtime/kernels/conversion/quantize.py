@@ -65,10 +65,10 @@ def quantize_linear_10(
 ) -> tuple[Array]:
     """Compute QuantizeLinear from version 10 on: saturate(round(x / y_scale) + y_zero_point).
 
-    The division rounds once, in the type of `precision`, else in that of `y_scale`; in float32 if
-    that is float8e8m0, and in float64 if it is int32, since these types have no quotients. Integers
-    are rounded to even before the zero point is added; float 8 and narrower types after, by the
-    tables of Cast. NaN becomes the least integer.
+    The division rounds once, in the type of `precision` or else of `y_scale`. A float8e8m0 scale
+    divides in float32 and an int32 scale in float64, since these types have no quotients. For
+    integer types the quotient is rounded to even before the zero point is added. For float 8 and
+    narrower types the sum is rounded, by the tables of Cast. NaN becomes the least integer.
 
     A scale is for the tensor, for one element of `axis`, or for `block_size` elements along `axis`.
     Without a zero point the result has the type `output_dtype`; 0 is uint8.

@@ -67,9 +67,9 @@ _EXACT = 1 << 53
 def as_doubles(x: Array) -> Doubles:
     """Return numbers in float64, such that rounding them further is rounding the originals.
 
-    Every type but int64 and uint64 fits float64. For integers of more than 53 bits, one bit stands
-    for all lower ones ("round to odd"), so that they stay on their side of every midpoint of a type
-    with a mantissa of up to 40 bits; float64 has more.
+    Every type but int64 and uint64 fits float64. In integers of more than 53 bits, one bit stands
+    for all lower ones ("round to odd"). So they stay on their side of every midpoint of a type with
+    a mantissa of up to 40 bits. float64 has more.
     """
     if x.dtype not in (np.int64, np.uint64):
         return np.asarray(x, np.float64)
@@ -86,10 +86,10 @@ def as_doubles(x: Array) -> Doubles:
 def round_to(x: Array, dtype: np.dtype[np.generic], *, saturate: bool = True) -> Array:
     """Return numbers rounded once to a type of `OVERFLOW` or to float32 or float64.
 
-    The tables of Cast-25 for the float 8 types; "infinity if out of range" for the others that
-    have one; the largest number for those without infinities (float4e2m1, float6), as the page
-    on float 4 of the onnx documentation has it. A NaN keeps its sign where the type has one; types
-    without NaN give -0, as the backend cases of Cast-23 do (that page says 6).
+    Float 8 types follow the tables of Cast-25. For numbers out of range, other types give infinity;
+    those without one (float4e2m1, float6) give the largest number, as onnx's page on float 4 says.
+    A NaN keeps its sign where the type has one; types without NaN give -0, as the backend cases of
+    Cast-23 do (that page says 6).
 
     For what is out of range, float 8 types give their largest number; without `saturate` they give
     infinity, or NaN where there is none. The result is `x` itself if it has the type already.
@@ -132,12 +132,12 @@ def _round(x: Doubles, dtype: np.dtype[np.generic], saturate: bool) -> Array:
 def to_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
     """Return numbers as an integer type of `INTEGER_RANGES`.
 
-    Integers lose their higher bits, as Cast says. Floats are truncated towards zero; where the
-    result is out of range, which Cast leaves undefined, it is that of numpy and onnxruntime 1.31 on
-    x86-64, on every machine: numbers go through int32 for types of up to 32 bits except uint32, and
-    through int64 for the others. The least number of these stands for everything that does not fit
-    (NaN and infinities too), and the higher bits are dropped. So 9.0 is -7 as int4, as the backend
-    cases of Cast expect.
+    Integers lose their higher bits, as Cast says. Floats are truncated towards zero. Cast leaves
+    results out of range undefined; here they are those of numpy and onnxruntime 1.31 on x86-64, on
+    every machine. Numbers go through int32 for types of up to 32 bits except uint32, and through
+    int64 for the others. The least number of these stands for everything that does not fit (NaN and
+    infinities too), and the higher bits are dropped. So 9.0 is -7 as int4, as the backend cases of
+    Cast expect.
     """
     if x.dtype == np.bool_ or is_integer(x.dtype):
         return x.astype(dtype)

@@ -60,10 +60,10 @@ def check_operands(operands: Sequence[Array], names: tuple[str, ...]) -> None:
 def bit_shift_11(X: Array, Y: Array, *, direction: str) -> tuple[Array]:
     """Compute BitShift from version 11 on: the bits of `X` moved by `Y` places, broadcast.
 
-    Signed types, which version 28 allows, shift right by copying the sign. Amounts that are
-    negative or not less than the width give what is left when every bit has gone: 0, or -1 for a
-    negative number shifted right; that is the text of BitShift-28, which this takes for version 11
-    too, where it is silent.
+    Signed types, which version 28 allows, shift right by copying the sign. If the amount is
+    negative or not less than the width, no bit is left: the result is 0, or -1 for a negative
+    number shifted right. The text of BitShift-28 says so. That of version 11 is silent, and this
+    applies the same.
 
     Raises:
         KernelError: If the shapes do not broadcast, or `direction` is another string.
@@ -206,10 +206,9 @@ def pow_7(X: Array, Y: Array, *, context: Context) -> tuple[Array]:
     From version 12 on the dtypes may differ. Floats of one dtype are computed in it, narrow ones in
     float32; with exponents of another dtype in float32 if both fit it, else in float64.
 
-    Integer powers of integers are exact and wrap around, by squaring; negative exponents are
-    truncated towards zero as rational numbers are (2 to the -1 is 0), where 0 gives the least
-    integer, as in onnxruntime 1.31. Integer bases with float exponents are computed in float64 and
-    cast back, truncated.
+    Integer powers of integers are exact and wrap around. With a negative exponent the quotient is
+    truncated towards zero: 2 to the -1 is 0. There 0 gives the least integer, as in onnxruntime
+    1.31. Integer bases with float exponents are computed in float64 and cast back, truncated.
 
     Undefined results give a warning: zero to a negative power among integers, and results that an
     integer type cannot represent.

@@ -75,9 +75,9 @@ def clip_11(
 ) -> tuple[Array]:
     """Compute Clip from version 11 on: Min(max, Max(input, min)); NaN stays.
 
-    A bound that is absent is the least or the greatest finite number of the dtype, so an infinity
-    becomes that number, by the text and in onnxruntime 1.31; the body of the function and
-    onnx.reference let infinities pass. Where `min` is above `max`, every element is `max`.
+    An absent bound is the least or the greatest finite number of the dtype. So an infinity becomes
+    that number, by the text and in onnxruntime 1.31. The body of the function and onnx.reference
+    let infinities pass. Where `min` is above `max`, every element is `max`.
 
     Raises:
         KernelError: If a bound is no scalar.

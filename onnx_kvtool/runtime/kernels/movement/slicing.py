@@ -36,13 +36,13 @@ def slice_10(
 ) -> tuple[Array]:
     """Take elements from a start to an end, by a step, on some axes.
 
-    Starts and ends below 0 count from the back; what is then out of range is clamped: for a
-    positive step to 0 to s, where s is the size of the axis; for a negative one the start to 0 to
-    s - 1, the end to -1 to s - 1. A start before the first element and a negative step thus yield
-    the first element, as in onnxruntime; onnx.reference, which follows numpy, yields none.
+    Starts and ends below 0 count from the back. Then they are clamped; s is the size of the axis.
+    For a positive step both are clamped to 0 to s. For a negative step, the start is clamped to 0
+    to s - 1, and the end to -1 to s - 1. So a negative step from a start before the first element
+    yields the first element, as in onnxruntime. onnx.reference follows numpy and yields none.
 
-    Without `axes`, N starts apply to the first N axes. The text wants N to be the rank then;
-    onnx's shape inference and the runtimes take fewer. The result is a view of `data`.
+    Without `axes`, N starts apply to the first N axes. The text wants N to be the rank then, but
+    onnx's shape inference and the runtimes accept fewer. The result is a view of `data`.
 
     Raises:
         KernelError: If an input is of another rank, or of another length than `starts`; if there

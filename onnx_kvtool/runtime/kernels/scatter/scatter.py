@@ -185,9 +185,6 @@ def scatter_elements_11(
     `max` are or, `mul` and `min` are and, as in onnxruntime and numpy. NaN wins in `max` and `min`,
     as in numpy.
 
-    With `in_place`, `data` may be overwritten and returned. It is not if it is read-only or may
-    share memory with another operand. Without `context`, duplicates are not looked for.
-
     Raises:
         KernelError: If ranks or shapes do not fit; if `axis` or an index is out of range; if
             `reduction` is unknown, or not `none` for strings, or an order of complex numbers.
@@ -259,9 +256,9 @@ def scatter_nd_11(
 
     Reductions came with version 16, `max` and `min` with 18.
 
-    A tuple without elements names the whole of `data`. Strings have `none`
-    alone: the text defines no sum of them, although onnxruntime concatenates for `add`. For the
-    other reductions, `context` and `in_place`, see `scatter_elements_11`.
+    A tuple without elements names the whole of `data`. Strings have `none` alone: the text defines
+    no sum of them, although onnxruntime concatenates for `add`. Of bool, `add` and `max` are or,
+    `mul` and `min` are and. NaN wins in `max` and `min`.
 
     Raises:
         KernelError: If ranks or shapes do not fit; if an index is out of range; if `reduction` is
