@@ -139,20 +139,19 @@ def declared_mismatch(declared: ir.Value, value: Value) -> str | None:
     return f"`{declared.name}` has shape {value.shape}, expected ({shape})"
 
 
-# Operands that onnx.reference accepts although the text of an operator does not allow them, or of
-# which it computes something else.
+# Operands that onnx.reference accepts although the text of an operator does not allow them.
 
 
 _Check = Callable[[Sequence[Any], Mapping[str, Any]], None]
 
 
 def demand_legal(op: str, inputs: Sequence[Value], attributes: Mapping[str, Value]) -> None:
-    """Refuse operands of which onnx.reference would compute what the text does not say.
+    """Refuse illegal operands that onnx.reference would accept.
 
     Their types are those of the schema, and attributes have their defaults.
 
     Raises:
-        KernelError: If the text of the operator does not allow them, or onnx.reference is wrong.
+        KernelError: If the text of the operator does not allow them.
     """
     if (check := _BORROWED_CHECKS.get(op)) is not None:
         check(inputs, attributes)
@@ -209,17 +208,7 @@ def _depth_to_space(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Non
         raise KernelError(f"`mode` is `{mode}`, expected `DCR` or `CRD`")
 
 
-def _conv_transpose(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> None:
-    """Seen in onnx 1.23.2; without B, groups are right or fail."""
-    if (groups := attributes["group"]) > 1 and len(inputs) > 2 and inputs[2] is not None:
-        raise KernelError(
-            f"`B` is given for {groups} groups, which onnx.reference adds wrongly",
-            help="run the model with `--runtime onnxruntime`",
-        )
-
-
 _BORROWED_CHECKS: dict[str, _Check] = {
-    "ConvTranspose": _conv_transpose,
     "DepthToSpace": _depth_to_space,
     "ReverseSequence": _reverse_sequence,
     "SplitToSequence": _split_to_sequence,

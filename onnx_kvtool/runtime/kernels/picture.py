@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from operator import sub
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from onnx_kvtool.runtime.kernels.windows import (
     average_pooled,
     convolved,
     max_pooled,
+    spread,
     sum_pooled,
 )
 
@@ -88,6 +91,84 @@ def conv(
     if B is not None:
         check_shape("B", B.shape, W.shape[:1], "one number for each map")
         result += widened(B).reshape(-1, *[1] * (X.ndim - 2))
+    return (narrowed(result, X.dtype),)
+
+
+def conv_transpose(
+    X: Array,
+    W: Array,
+    B: Array | None = None,
+    *,
+    auto_pad: str,
+    dilations: _Ints,
+    group: int,
+    kernel_shape: _Ints,
+    output_padding: _Ints,
+    output_shape: _Ints,
+    pads: _Ints,
+    strides: _Ints,
+    is_before_11: bool = False,
+) -> tuple[Array]:
+    """Compute ConvTranspose: each element, times the filters, is added to the places around it.
+
+    Args:
+        X: (N, C, sizes...).
+        W: (C, M / group, kernel...).
+        B: (M,).
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER; with SAME_UPPER, the smaller half of what
+            is cut off lies in front.
+        dilations: For each axis; 1 if absent.
+        group: Number of groups.
+        kernel_shape: That of `W`.
+        output_padding: Elements added behind each axis; 0 if absent.
+        output_shape: The sizes of the result, in place of pads.
+        pads: What is cut off in front, then behind; 0 if absent.
+        strides: For each axis; 1 if absent.
+        is_before_11: Whether halves lie on the other side.
+
+    Returns:
+        (N, M, sizes...).
+
+    Raises:
+        KernelError: If shapes do not fit each other or the groups, attributes are not those of the
+            rank, nothing is left, or more is wanted than there is.
+    """
+    rank, kernel = X.ndim - 2, W.shape[2:]
+    if rank < 0 or W.ndim != X.ndim or len(W) != X.shape[1] or group < 1 or len(W) % group:
+        raise KernelError(
+            f"`X` and `W` have shapes {X.shape} and {W.shape}, expected (N, C, ...) and "
+            f"(C, M / group, ...) with {group} groups in C"
+        )
+    check_shape("W", kernel, kernel_shape or kernel, "`kernel_shape`, behind two axes")
+    ones, none = (1,) * rank, (0,) * rank
+    ways = (strides or ones, dilations or ones, output_padding or none)
+    cut = pads or none * 2
+    if {*map(len, ways), len(output_shape or ones)} != {rank} or len(cut) != 2 * rank:
+        raise KernelError(f"the attributes are not those of {rank} axes behind the channels")
+    sizes, wanted = [], []
+    for size, extent, step, gap, more in zip(X.shape[2:], kernel, *ways, strict=True):
+        if step < 1 or gap < 1 or not 0 <= more < max(step, gap):
+            raise KernelError(
+                f"`strides`, `dilations` and `output_padding` have {step}, {gap} and {more}, "
+                "expected 1 or more, 1 or more, and less than the larger of these"
+            )
+        sizes.append((size - 1) * step + (extent - 1) * gap + 1 + more)
+        wanted.append(size * step)
+    if output_shape or auto_pad.startswith("SAME"):
+        total = [size - end for size, end in zip(sizes, output_shape or wanted, strict=True)]
+        is_small = (auto_pad == "SAME_UPPER") is not is_before_11
+        first = [each // 2 if is_small else -(-each // 2) for each in total]
+        cut = (*first, *(each - front for each, front in zip(total, first, strict=True)))
+    elif auto_pad == "VALID":
+        cut = none * 2
+    at = [slice(*ends) for ends in zip(cut[:rank], map(sub, sizes, cut[rank:]), strict=True)]
+    if min(cut, default=0) < 0 or any(part.stop <= part.start for part in at):
+        raise KernelError(f"{list(cut)} elements cannot be cut off sizes {sizes}")
+    whole = spread(widened(X), widened(W), group, *ways[:2], sizes)
+    result = whole[(slice(None), slice(None), *at)]
+    if B is not None:
+        check_shape("B", B.shape, result.shape[1:2], "one number for each map")
+        result = result + widened(B).reshape(-1, *ones)
     return (narrowed(result, X.dtype),)
 
 
@@ -262,6 +343,7 @@ LINES: Lines = {
     "AffineGrid": {20: affine_grid_20},
     "AveragePool": {1: average_pool},
     "Conv": {1: conv},
+    "ConvTranspose": {1: functools.partial(conv_transpose, is_before_11=True), 11: conv_transpose},
     "GlobalLpPool": {1: global_lp_pool},
     "GlobalMaxPool": {1: global_max_pool},
     "LpPool": {1: lp_pool},

@@ -189,6 +189,43 @@ def convolved(x: Reals, weight: Reals, groups: int, sliding: Sliding) -> Reals:
     return result.reshape(len(x), groups * maps, *places)
 
 
+def spread(
+    x: Reals,
+    weight: Reals,
+    groups: int,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    sizes: Sequence[int],
+) -> Reals:
+    """Add each element, times the filters, to the places around it: what Conv does, turned round.
+
+    Args:
+        x: (N, groups * C, sizes...).
+        weight: (groups * C, M, kernel...).
+        groups: Number of groups, which share no channels.
+        strides: Distance of the places of two elements.
+        dilations: Distance of two elements of a filter.
+        sizes: Those of the result, which has room for all.
+
+    Returns:
+        (N, groups * M, sizes...).
+    """
+    maps, depth = weight.shape[1], weight.shape[0] // groups
+    shape = (len(x), groups * maps, *sizes)
+    require_room(shape, x.dtype)
+    result = np.zeros(shape, x.dtype)
+    rows = x.reshape(len(x), groups, depth, math.prod(x.shape[2:]))
+    for place in np.ndindex(*weight.shape[2:]) if rows.size else ():
+        at = [
+            slice(one * gap, one * gap + (size - 1) * step + 1, step)
+            for one, gap, size, step in zip(place, dilations, x.shape[2:], strides, strict=True)
+        ]
+        factor = weight[(slice(None), slice(None), *place)].reshape(groups, depth, maps)
+        part = factor.swapaxes(1, 2) @ rows
+        result[(slice(None), slice(None), *at)] += part.reshape(*shape[:2], *x.shape[2:])
+    return result
+
+
 def max_pooled(x: Reals, kernel: Sequence[int], sliding: Sliding) -> tuple[Reals, Positions]:
     """Return the greatest element of each window, and its place; padding does not count.
 

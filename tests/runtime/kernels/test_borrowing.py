@@ -412,14 +412,6 @@ SPLIT = (
     "{{ [n] y = SplitToSequence <axis = {}> (x, n) }}"
 )
 ILLEGAL: dict[str, tuple[str, dict[str, Any], str]] = {
-    "ConvTranspose of groups, of which onnx.reference adds the first number of B to all": (
-        (
-            "g (float[1, 3, 5] x, float[3, 1, 2] w, float[3] b) => (float[1, 3, 6] y) "
-            "{ [n] y = ConvTranspose <group = 3> (x, w, b) }"
-        ),
-        {"x": X[None], "w": np.ones((3, 1, 2), np.float32), "b": np.arange(3, dtype=np.float32)},
-        "`B` is given for 3 groups, which onnx.reference adds wrongly",
-    ),
     "ReverseSequence of more than there is": (
         REVERSED.format(0, 1),
         {"x": X, "n": np.array([0, 6, 1])},

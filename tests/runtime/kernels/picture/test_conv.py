@@ -1,4 +1,4 @@
-"""Conv, held against onnxruntime."""
+"""Conv and ConvTranspose, held against onnxruntime."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx import helper
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels import windows
-from onnx_kvtool.runtime.kernels.picture import conv
+from onnx_kvtool.runtime.kernels.picture import conv, conv_transpose
 from tests.grids import each
 
 Sizes = tuple[int, ...]
@@ -52,14 +52,12 @@ def drawn(*shapes: Sizes) -> list[np.ndarray]:
     return [rng.normal(size=shape).astype(np.float32) for shape in shapes]
 
 
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("name", CASES)
-def test_onnxruntime_agrees(name: str, has_bias: bool) -> None:
-    x_shape, w_shape, attributes = CASES[name]
-    arrays = drawn(x_shape, w_shape, w_shape[:1])[: 2 + has_bias]
+def onnxruntime_result(
+    op_type: str, arrays: list[np.ndarray], attributes: dict[str, Any]
+) -> np.ndarray:
     names = ["x", "w", "b"][: len(arrays)]
     graph = helper.make_graph(
-        [helper.make_node("Conv", names, ["y"], **attributes)],
+        [helper.make_node(op_type, names, ["y"], **attributes)],
         "conv",
         [
             helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, array.shape)
@@ -69,10 +67,74 @@ def test_onnxruntime_agrees(name: str, has_bias: bool) -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    (expected,) = session.run(None, dict(zip(names, arrays, strict=True)))
+    (result,) = session.run(None, dict(zip(names, arrays, strict=True)))
+    return np.asarray(result)
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_onnxruntime_agrees(name: str, has_bias: bool) -> None:
+    x_shape, w_shape, attributes = CASES[name]
+    arrays = drawn(x_shape, w_shape, w_shape[:1])[: 2 + has_bias]
+    expected = onnxruntime_result("Conv", arrays, attributes)
     found = convolved(*arrays, **attributes)
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+TRANSPOSED: dict[str, tuple[Sizes, Sizes, dict[str, Any]]] = {
+    "depthwise": ((2, 3, 11), (3, 1, 5), {"group": 3, "strides": [2]}),
+    "groups of several channels": (
+        (2, 6, 7), (6, 5, 3), {"group": 2, "pads": [2, 1], "strides": [3], "dilations": [2]},
+    ),
+    "two axes": (
+        (2, 3, 7, 5), (3, 5, 3, 2),
+        {"pads": [2, 0, 1, 1], "strides": [2, 3], "output_padding": [1, 2]},
+    ),
+    "three axes": ((1, 2, 5, 3, 7), (2, 4, 2, 3, 3), {"strides": [1, 2, 3]}),
+    "as many times the size, less in front": (
+        (2, 3, 7), (3, 5, 5), {"auto_pad": "SAME_UPPER", "strides": [2]},
+    ),
+    "as many times the size, less behind": (
+        (2, 3, 7), (3, 5, 5), {"auto_pad": "SAME_LOWER", "strides": [2]},
+    ),
+    "a size that is given": (
+        (2, 3, 7, 5), (3, 5, 4, 4), {"output_shape": [8, 5], "kernel_shape": [4, 4]},
+    ),
+    "a size that is given, less in front": (
+        (2, 3, 7, 5), (3, 5, 4, 4), {"output_shape": [9, 7], "auto_pad": "SAME_UPPER"},
+    ),
+    "pads that VALID leaves out": ((2, 3, 7), (3, 5, 2), {"auto_pad": "VALID"}),
+}  # fmt: skip
+
+
+def transposed(*operands: np.ndarray, **attributes: Any) -> np.ndarray:
+    given: dict[str, Any] = {"auto_pad": "NOTSET", "group": 1}
+    absent = "dilations kernel_shape output_padding output_shape pads strides"
+    given |= dict.fromkeys(absent.split()) | attributes
+    given = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    return conv_transpose(*operands, **given)[0]
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@each("name", [*TRANSPOSED])
+def test_onnxruntime_agrees_on_conv_transpose(name: str, has_bias: bool) -> None:
+    x_shape, w_shape, attributes = TRANSPOSED[name]
+    maps = w_shape[1] * attributes.get("group", 1)
+    arrays = drawn(x_shape, w_shape, (maps,))[: 2 + has_bias]
+    expected = onnxruntime_result("ConvTranspose", arrays, attributes)
+    found = transposed(*arrays, **attributes)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_halves_lie_on_the_other_side_before_opset_11() -> None:
+    arrays = drawn((2, 3, 7), (3, 5, 5))
+    for now, then in (("SAME_UPPER", "SAME_LOWER"), ("SAME_LOWER", "SAME_UPPER")):
+        np.testing.assert_array_equal(
+            transposed(*arrays, auto_pad=now, strides=[2]),
+            transposed(*arrays, auto_pad=then, strides=[2], is_before_11=True),
+        )
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
@@ -124,3 +186,22 @@ def test_refusals(name: str) -> None:
     *shapes, attributes, message = REFUSED[name]
     with pytest.raises(KernelError, match=message):
         convolved(*drawn(*shapes), **attributes)
+
+
+REFUSED_TRANSPOSED: dict[str, tuple[Sizes, Sizes, Sizes, dict[str, Any], str]] = {
+    "channels that are not those of the filters": ((2, 3, 7), (5, 3, 2), (3,), {}, "`X` and `W`"),
+    "channels that groups do not share": ((2, 3, 7), (3, 5, 2), (10,), {"group": 2}, "2 groups"),
+    "another kernel": ((2, 3, 7), (3, 5, 2), (5,), {"kernel_shape": [3]}, "`W` has shape"),
+    "strides of two axes": ((2, 3, 7), (3, 5, 2), (5,), {"strides": [1, 1]}, "of 1 axes"),
+    "padding of a whole step": ((2, 3, 7), (3, 5, 2), (5,), {"output_padding": [1]}, "have 1, 1"),
+    "more than there is": ((2, 3, 7), (3, 5, 2), (5,), {"output_shape": [9]}, "cut off sizes"),
+    "nothing left": ((2, 3, 7), (3, 5, 2), (5,), {"pads": [3, 5]}, "cut off sizes"),
+    "another bias": ((2, 3, 7), (3, 5, 2), (3,), {}, "`B` has shape"),
+}
+
+
+@each("name", [*REFUSED_TRANSPOSED])
+def test_refusals_of_conv_transpose(name: str) -> None:
+    *shapes, attributes, message = REFUSED_TRANSPOSED[name]
+    with pytest.raises(KernelError, match=message):
+        transposed(*drawn(*shapes), **attributes)
