@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from operator import sub
+from operator import lt, neg, sub
 
 import numpy as np
 
@@ -157,13 +157,16 @@ def conv_transpose(
     if output_shape or auto_pad.startswith("SAME"):
         total = [size - end for size, end in zip(sizes, output_shape or wanted, strict=True)]
         is_small = (auto_pad == "SAME_UPPER") is not is_before_11
-        first = [each // 2 if is_small else -(-each // 2) for each in total]
+        first = [max(each // 2 if is_small else -(-each // 2), 0) for each in total]
         cut = (*first, *(each - front for each, front in zip(total, first, strict=True)))
     elif auto_pad == "VALID":
         cut = none * 2
     at = [slice(*ends) for ends in zip(cut[:rank], map(sub, sizes, cut[rank:]), strict=True)]
-    if min(cut, default=0) < 0 or any(part.stop <= part.start for part in at):
+    # As in onnxruntime 1.32, zeros follow where `output_shape` is less than a step larger.
+    fits = map(lt, map(neg, cut[rank:]), ways[0] if output_shape else ones)
+    if min(cut[:rank], default=0) < 0 or not all(fits) or any(p.stop <= p.start for p in at):
         raise KernelError(f"{list(cut)} elements cannot be cut off sizes {sizes}")
+    sizes = [max(size, part.stop) for size, part in zip(sizes, at, strict=True)]
     whole = spread(widened(X), widened(W), group, *ways[:2], sizes)
     result = whole[(slice(None), slice(None), *at)]
     if B is not None:

@@ -104,6 +104,9 @@ TRANSPOSED: dict[str, tuple[Sizes, Sizes, dict[str, Any]]] = {
     "a size that is given, less in front": (
         (2, 3, 7, 5), (3, 5, 4, 4), {"output_shape": [9, 7], "auto_pad": "SAME_UPPER"},
     ),
+    "a size of less than a step more": (
+        (2, 3, 7, 5), (3, 5, 3, 3), {"output_shape": [23, 12], "strides": [3, 2]},
+    ),
     "pads that VALID leaves out": ((2, 3, 7), (3, 5, 2), {"auto_pad": "VALID"}),
 }  # fmt: skip
 
