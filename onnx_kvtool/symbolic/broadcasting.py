@@ -110,7 +110,10 @@ class SizeEqualities:
         return low > 0 or high < 0
 
     def resolved(self, size: Expr, *, unnamed_only: bool = False) -> Expr:
-        """Return a size with equal atoms replaced; `unnamed_only` leaves names."""
+        """Return a size with each atom that equals something else replaced.
+
+        `unnamed_only`: names stay.
+        """
         if not self._meaning:
             return size
         for _ in range(len(self._meaning) + 1):

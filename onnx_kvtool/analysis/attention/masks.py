@@ -137,7 +137,10 @@ def _source(node: ir.Node) -> ir.Value | None:
 def without_padding(
     element: Expr, frame: Frame, unpadded: Collection[ir.Value] | None = None
 ) -> tuple[Expr, tuple[ir.Value, ...]]:
-    """Return the element if inputs (`unpadded`, or any) are 1 throughout, and these inputs."""
+    """Return the element with inputs taken to be 1 throughout, and these inputs.
+
+    Only inputs in `unpadded` are taken so; all are if it is None.
+    """
     atoms: dict[Atom, Expr] = {
         atom: ONE
         for atom in element.atoms()

@@ -70,7 +70,11 @@ def weighted_by(probabilities: ir.Value) -> ir.Node | None:
 
 
 def read_weighted(softmax: ir.Node, end: ir.Node, frame: Frame) -> Weighted:
-    """Return what the probabilities of a frame are multiplied with, and nothing else reads."""
+    """Return what the probabilities of a frame are multiplied with.
+
+    Raises:
+        Unproven: If the probabilities are read elsewhere, or it is no such product.
+    """
     result = end.outputs[0]
     shape = frame.shape(result)
     last = shape[-1] if shape else ONE

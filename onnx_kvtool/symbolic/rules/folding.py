@@ -102,7 +102,10 @@ def cast_like(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial 
 
 
 def _numbers(node: ir.Node, inputs: Inputs, first: int = 0) -> list[_Array | None] | None:
-    """Return the elements of each input from `first` on; None if an element is unknown."""
+    """Return the elements of each input from `first` on, None for one that is left out.
+
+    None if an element is unknown.
+    """
     pairs = list(zip(node.inputs, inputs, strict=True))[first:]
     if any(value is not None and (p is None or not p.complete) for value, p in pairs):
         return None

@@ -95,7 +95,7 @@ class ShapeSite:
         return shape
 
     def shape(self, index: int) -> Shape:
-        """Return the shape of the input at `index`. Raise Unknown if there is none."""
+        """Return the shape of the input at `index`. Raise Unknown if its rank is unknown."""
         return self.shape_of(self.value(index))
 
     def integer(self, name: str) -> int:
