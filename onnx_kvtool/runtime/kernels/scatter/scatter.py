@@ -28,6 +28,10 @@ _REDUCTIONS: dict[str, np.ufunc] = {
     "min": np.minimum,
 }
 _SHOWN = 3
+# With slices of _WIDE elements a round per repetition of a place beats one element at a time, for
+# as long as there are few rounds.
+_WIDE = 64
+_ROUNDS = 16
 
 
 def _check_reduction(reduction: str, dtype: np.dtype[np.generic], context: Context | None) -> None:
@@ -82,14 +86,39 @@ def write(target: Array, places: Indices, updates: Array, reduction: str) -> Non
 
 def _reduce(target: Array, places: Indices, updates: Array, function: np.ufunc) -> None:
     width = target.shape[1]
-    if width > 1 and not has_duplicates(places, len(target)):
-        rows = _rows(target)
-        old = rows[places].view(target.dtype).reshape(updates.shape)
-        rows[places] = _rows(function(old, updates, out=old))
+    limit = 0 if width == 1 else 1 if width < _WIDE else _ROUNDS
+    rounds = _rounds(places, len(target), limit)
+    if rounds is None:
+        if width > 1:  # ufunc.at is fast in one dimension only
+            places = np.add.outer(places * width, np.arange(width)).reshape(-1)
+        function.at(target.reshape(-1), places, updates.reshape(-1))
         return
-    if width > 1:  # ufunc.at is fast in one dimension only
-        places = np.add.outer(places * width, np.arange(width)).reshape(-1)
-    function.at(target.reshape(-1), places, updates.reshape(-1))
+    rows = _rows(target)
+    for chosen in rounds:
+        there, new = places[chosen], updates[chosen]
+        old = rows[there].view(target.dtype).reshape(new.shape)
+        rows[there] = _rows(function(old, new, out=old))
+
+
+def _rounds(places: Indices, count: int, limit: int) -> list[Indices | slice] | None:
+    """Return the entries of `places` in rounds that hold no place twice; None above `limit` rounds.
+
+    The n-th round holds the entries whose place n earlier ones have, so that slices are reduced
+    many at a time and yet in order.
+    """
+    if limit == 0:
+        return None
+    if not has_duplicates(places, count):
+        return [slice(None)]
+    if limit == 1:
+        return None
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    entries = np.arange(len(places))
+    is_first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    earlier = entries - np.maximum.accumulate(np.where(is_first, entries, 0))
+    last = int(earlier.max())
+    return None if last >= limit else [order[earlier == n] for n in range(last + 1)]
 
 
 def _rows(matrix: Array) -> Array:
