@@ -114,7 +114,7 @@ class _Form:
             [self._attribute(given, names, label) for given in function.attribute_proto],
             self._number(function.input, names),
             self._nodes(function.node, names),
-            [names.get(name, name) for name in function.output],
+            _read(function.output, names),
         )
 
     def _graph(
@@ -138,7 +138,7 @@ class _Form:
             [(names[name], own[name].data_type, list(own[name].dims)) for name in order],
             [object() for _ in graph.sparse_initializer],  # which is equal to nothing
             self._nodes(graph.node, names),
-            [names.get(value.name, value.name) for value in graph.output],
+            _read([value.name for value in graph.output], names),
         )
 
     def _number(self, defined: Iterable[str], names: dict[str, int]) -> list[int | str]:
@@ -149,8 +149,8 @@ class _Form:
     def _nodes(self, nodes: Iterable[onnx.NodeProto], names: dict[str, int]) -> list[object]:
         found: list[object] = []
         for node in nodes:
-            label = f"of node `{node.name or node.output[0]}`"
-            read = [names.get(name, name) for name in node.input]
+            label = f"of node `{node.name or ''.join(node.output[:1])}`"
+            read = _read(node.input, names)
             attributes = [
                 (given.name, self._attribute(given, names, f"attribute `{given.name}` {label}"))
                 for given in sorted(node.attribute, key=lambda given: given.name)
@@ -171,6 +171,11 @@ class _Form:
         bare.CopyFrom(given)
         bare.ClearField("doc_string")
         return bare.SerializeToString(deterministic=True)
+
+
+def _read(names: Iterable[str], numbers: Mapping[str, int]) -> list[object]:
+    """Return what stands for names that are read; one without a number is equal to no other."""
+    return [numbers.get(name, object() if name else "") for name in names]
 
 
 def operator_of(node: onnx.NodeProto) -> tuple[str, str, str]:

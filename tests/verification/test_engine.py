@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx.parser
 import onnx_ir as ir
 import pytest
 
@@ -11,7 +12,7 @@ from onnx_kvtool.runtime import onnxruntime
 from onnx_kvtool.runtime.errors import ModelRejected, RuntimeUnavailable
 from onnx_kvtool.verification import subject
 from onnx_kvtool.verification.subject import capture
-from onnx_kvtool.verification.weights import likeness
+from onnx_kvtool.verification.weights import alike, likeness
 from tests.grids import each
 from tests.runtime.recorded import model
 
@@ -260,6 +261,27 @@ def test_models_are_alike_but_for_names_and_weights(
     if found is not None:
         assert len(found.weights) == 2
         assert [name for name, _ in found.values] == ["a", "b", "y"]
+
+
+def test_a_name_that_is_read_too_early_is_no_connection() -> None:
+    text = """
+    <ir_version: 10, opset_import: ["": 18]>
+    g (float[3] x, float[3] y) => (float[3] z)
+    {
+      z = Neg (a)
+      a = Relu (x)
+      b = Relu (y)
+    }
+    """
+    one = onnx.parser.parse_model(text)
+    other = onnx.parser.parse_model(text.replace("a = ", "c = ").replace("b = ", "a = "))
+    assert alike(one, other) is None
+
+
+def test_models_are_alike_though_a_node_has_neither_name_nor_result() -> None:
+    one = onnx.parser.parse_model(BASE)
+    one.graph.node.add(op_type="Neg", input=["x"])
+    assert alike(one, one) is not None
 
 
 def test_a_constant_in_a_body_or_an_attribute_is_a_weight_too() -> None:
