@@ -188,6 +188,17 @@ def test_functions_that_double_at_each_level(tmp_path: Path) -> None:
     check(tmp_path / "double.onnx")
 
 
+def test_a_copy_of_nothing(tmp_path: Path) -> None:
+    text = """
+    <ir_version: 12, opset_import: ["": 24]>
+    g (float[1, 4, 8] past, float[1, 1, 8] update) => (float[1, 4, 8] present)
+    { start = Identity () copy = Identity (start) present = TensorScatter (copy, update, start) }
+    """
+    path = tmp_path / "copy.onnx"
+    path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    assert_told(path)
+
+
 @pytest.mark.parametrize("dims", [[1 << 62, 1 << 62], [-3, 2], [1 << 40], [0, 1 << 62]])
 def test_huge_and_negative_dims(dims: list[int], tmp_path: Path) -> None:
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=dims)

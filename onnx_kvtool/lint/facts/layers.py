@@ -219,7 +219,7 @@ Level = tuple[ir.Value, ir.Node, int]
 
 def through(value: ir.Value) -> ir.Value:
     """Return the value that `value` copies through Identity nodes, or `value` itself."""
-    *_, (source, _) = upwards(value, lambda node: node.inputs[0] if _is_identity(node) else None)
+    *_, (source, _) = upwards(value, _copied)
     return source
 
 
@@ -271,6 +271,10 @@ def copies(value: ir.Value) -> Iterator[ir.Value]:
                 new = [v for v in reader.outputs if id(v) not in seen]
                 seen.update(map(id, new))
                 stack.extend(new)
+
+
+def _copied(node: ir.Node) -> ir.Value | None:
+    return given_input(node, 0) if _is_identity(node) else None
 
 
 def _is_identity(node: ir.Node) -> bool:
