@@ -318,12 +318,13 @@ class Emitter:
         known = self._constants.get(key) or self.scope.root.shared.get(key)
         if known is None:
             tensor = build()
-            known = self._constants[key] = ir.Value(
+            known = ir.Value(
                 name=self.scope.names.fresh(hint),
                 type=ir.TensorType(tensor.dtype),
                 shape=ir.Shape(tensor.shape.numpy()),
                 const_value=tensor,
             )
+        self._constants[key] = known
         return known
 
     def adopt(self, node: ir.Node, hint: str) -> None:
@@ -403,12 +404,7 @@ class Emitter:
             if output in shared or any(reader.outputs[0] not in found for reader in readers):
                 folded[output] = self.tensor(ir.Tensor(array), "folded")
                 output.replace_all_uses_with(folded[output])
-        self._shared = {
-            tuple(folded.get(part, part) for part in key) if isinstance(key, tuple) else key: (
-                folded.get(value, value)
-            )
-            for key, value in self._shared.items()
-        }
+        self._shared = _replaced(self._shared, folded)
         for node in self.nodes:
             if node.outputs[0] in found:
                 release(node)
@@ -418,11 +414,18 @@ class Emitter:
         """Register constants that are read and shared values; return the nodes for the graph."""
         root = self.scope.root
         for key, value in self._constants.items():
-            if value.uses():
-                root.shared[key] = value
+            root.shared[key] = value  # what was folded may be an operand of shared values
+            if value.uses() and value.graph is None:
                 root.graph.register_initializer(value)
         self.scope.shared.update(self._shared)
         return self.nodes
+
+    def share_instead(self, others: Mapping[ir.Value, ir.Value | None]) -> None:
+        """Let what replaced some of the committed values be shared in their place."""
+        for key in self._shared:
+            self.scope.shared.pop(key, None)
+        self._shared = _replaced(self._shared, others)
+        self.scope.shared.update(self._shared)
 
     @classmethod
     def at(
@@ -447,6 +450,17 @@ class Emitter:
         self.nodes.clear()
         self._constants.clear()
         self._shared.clear()
+
+
+def _replaced(
+    shared: Mapping[Hashable, ir.Value], others: Mapping[ir.Value, ir.Value | None]
+) -> dict[Hashable, ir.Value]:
+    """Return shared values after others took the place of some, as operands too."""
+    return {
+        tuple(others.get(p, p) for p in key) if isinstance(key, tuple) else key: other
+        for key, value in shared.items()
+        if (other := others.get(value, value)) is not None
+    }
 
 
 def _single(

@@ -138,8 +138,8 @@ class Engine:
         *,
         forced: bool = False,
         part: bool = False,
-    ) -> None:
-        """Replace one node by others.
+    ) -> tuple[ir.Value | None, ...]:
+        """Replace one node by others, and return what replaced its outputs.
 
         `place` is where it, or the node that it comes from, stands in the source, and `problems`
         say why it cannot stay. If `forced`, it goes although the opset has its operator. A `part`
@@ -162,13 +162,17 @@ class Engine:
             _note(emitted, place, self.trace)
         if not part:
             self.lowered.append(Lowered(place, rule, replacement.via))
+        others: dict[ir.Value, ir.Value | None] = {}
         for new in emitted:
             limited = self._limited(self.context, new, "emitted")
             if limited is not None:
-                self._rewrite(new, place, scope, [limited], forced=True, part=True)
-                for key in [k for k, value in scope.shared.items() if value.producer() is new]:
-                    del scope.shared[key]  # the value was removed with its node
+                outputs = tuple(new.outputs)
+                later = self._rewrite(new, place, scope, [limited], forced=True, part=True)
+                others.update(zip(outputs, later, strict=True))
                 self.avoided[new.op_type, limited.text] += 1
+        if others:
+            em.share_instead(others)
+        return tuple(None if v is None else others.get(v, v) for v in replacement.outputs)
 
     def _replacement(
         self,

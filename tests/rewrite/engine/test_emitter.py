@@ -88,6 +88,22 @@ def test_what_is_shared_is_found_when_an_input_became_a_constant() -> None:
     assert [node.op_type for node in em.nodes] == ["Add", "Mul"]
 
 
+def test_layers_share_what_reads_a_folded_constant() -> None:
+    """The constant that only the folded node read is no initializer, and known all the same."""
+    scope, x = emitter().scope, value(_D.INT64)
+    nodes: list[ir.Node] = []
+    for layer in ("a", "b"):
+        em = Emitter(scope, 21, layer)
+        five = em.sharing.op("Add", em.constant(2), 3)
+        product = em.sharing.op("Mul", x, five)
+        em.fold({five: np.array(5)}.get, (product,))
+        nodes += em.commit()
+    assert [node.op_type for node in nodes] == ["Mul"]
+    (constant,) = scope.graph.initializers.values()
+    assert constant.const_value is not None
+    assert constant.const_value.numpy() == 5
+
+
 FORMULAS: list[tuple[str, Callable[[Term, Term], Term], list[str]]] = [
     ("the order of the operands", lambda a, b: b - a, ["Sub(b, a)"]),
     ("a number in front", lambda a, b: 2 - a, ["Sub(2.0, a)"]),

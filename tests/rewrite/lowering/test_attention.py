@@ -16,7 +16,7 @@ from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.attention_cases import Case, cases, expected_of, feeds_of, model_of
 from tests.cache_models import value
-from tests.grids import search
+from tests.grids import each, search
 from tests.naive_attention import flat
 
 _NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
@@ -239,7 +239,14 @@ def test_empty_batches_and_queries(
 
 
 @pytest.mark.long
-def test_all_layers_share_the_mask() -> None:
+@each(
+    "options",
+    {
+        "opset 18": {"opset": 18},
+        "a target that needs another Range": {"target": "tinygrad"},
+    },
+)
+def test_all_layers_share_the_mask(options: dict[str, Any]) -> None:
     """Two more layers add two products, a softmax and what belongs to them, but no mask."""
     case = Case(**{**_BASE, "rank": 4})
     feeds = feeds_of(case)
@@ -250,7 +257,7 @@ def test_all_layers_share_the_mask() -> None:
         node.name, node.output[0] = f"attention_{layer}", f"Y_{layer}"
         source.graph.node.append(node)
         source.graph.output.append(value(f"Y_{layer}", T.FLOAT, [None] * 4))
-    result, _ = lower(ir.from_proto(source), opset=18, verify=False)
+    result, _ = lower(ir.from_proto(source), **options, verify=False)
     ops = [node.op_type for node in result.graph]
     assert ops.count("MatMul") == 6
     assert ops.count("Less") == 2  # which keys are seen, and which rows see none
