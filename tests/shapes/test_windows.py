@@ -79,6 +79,14 @@ def parsed(text: str, opset: int) -> onnx.ModelProto:
     return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}]> {text}')
 
 
+@each(("op", "opset"), [("LpPool", 1), ("MaxPool", 18)])
+def test_pooling_without_a_window_says_no_size(op: str, opset: int) -> None:
+    message = parsed(f"m (float[2, 3, S, T] x) => (y) {{ y = {op}(x) }}", opset)
+    found = infer_model(ir.from_proto(message))
+    y = next(v for v in found.run.values if v.name == "y")
+    assert y not in found.run.knowledge.shapes
+
+
 @pytest.mark.long
 @each(("text", "opset"), [pytest.param(t, o, id=n) for n, o, t in CASES])
 def test_a_formula_gives_the_numbers_of_onnx(text: str, opset: int) -> None:

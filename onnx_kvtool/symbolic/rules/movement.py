@@ -303,7 +303,9 @@ def scattered_elements(site: ElementSite) -> IndexMap | None:
         site.integers("indices"),
         site.expressions("updates"),
     )
-    if elements is None or places is None or new is None or len(places) != len(new):
+    if not site.sizes or elements is None or places is None or new is None:
+        return None
+    if len(places) != len(new):
         return None
     held, size = list(elements), len(elements)
     for place, expr in zip(places, new, strict=True):
@@ -316,7 +318,9 @@ def scattered_elements(site: ElementSite) -> IndexMap | None:
 def cumulative_sum_elements(site: ElementSite) -> IndexMap | None:
     """CumSum-11/14 along an axis along which the elements are equal."""
     (data, shape), given = site.ranked(0), site.integers("axis")
-    if data.element is None or not given or site.dtype not in SIZE_TYPES:
+    if data.element is None or site.dtype not in SIZE_TYPES:
+        return None
+    if given is None or len(given) != 1:
         return None
     axis = counted_axis(given[0], len(shape))
     if data.element.depends_on(axis):

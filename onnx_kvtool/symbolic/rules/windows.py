@@ -107,6 +107,8 @@ def pool(site: ShapeSite) -> Shapes:
     """MaxPool, AveragePool, LpPool: the places of the window; indices have the same shape."""
     shape = site.shape(0)
     malformed_if(len(shape) < 3, f"`{site.node.op_type}` takes data of rank 3 or more")
+    lacks_kernel = not site.view.integers("kernel_shape")
+    malformed_if(lacks_kernel, f"`{site.node.op_type}` has no `kernel_shape`")
     ceil = site.view.number("ceil_mode") != 0
     windows = _windows(site, shape[2:])
     result = (*shape[:2], *_slid(site, shape[2:], windows, ceil=ceil))

@@ -334,6 +334,23 @@ _CASES: dict[str, tuple[str, str, str]] = {
         "L",
         "i + 1",
     ),
+    "CumSum along two axes, which fails": (
+        (
+            "s = Shape(pos)  o = ConstantOfShape<value = int64[1] {1}>(s)"
+            "a = Constant<value_ints = [0, 0]>()"
+            "y = CumSum(o, a)"
+        ),
+        "L",
+        "y[i]",
+    ),
+    "ScatterElements of a scalar, which fails": (
+        (
+            "a = Constant<value_int = 0>()  n = Constant<value_int = 7>()"
+            "y = ScatterElements(a, a, n)"
+        ),
+        "",
+        "y",
+    ),
 }
 
 
