@@ -50,9 +50,8 @@ def lower_batch_normalization_14(view: Rewritten, em: Emitter) -> Replacement:
     if view.integer("training_mode") == 0:
         inputs = (data, scale, bias, old_mean, old_var)
         epsilon, momentum = view.real("epsilon"), view.real("momentum")
-        return outputs_of(
-            view.node, em.op("BatchNormalization", *inputs, epsilon=epsilon, momentum=momentum)
-        )
+        out = em.op("BatchNormalization", *inputs, epsilon=epsilon, momentum=momentum)
+        return outputs_of(view.node, out, None, None)
 
     axes, column = [a for a in range(rank) if a != 1], [-1] + [1] * (rank - 2)
     x = Term(em, data)

@@ -46,3 +46,13 @@ def test_float16_is_refused() -> None:
     model = one_node("BatchNormalization", inputs, [np.float16] * 3, opset=15, training_mode=1)
     found = refusal(model, 13)
     assert (found.code, found.lowest_opset) == ("element-type", 14)
+
+
+def test_inference_with_unnamed_outputs() -> None:
+    inputs = _inputs(np.float32, 2, 3, 5)
+    x, s, b, m, v = inputs.values()
+    column = (-1, 1)
+    y = (x - m.reshape(column)) / np.sqrt(v.reshape(column) + 1e-5)
+    model = one_node("BatchNormalization", inputs, [np.float32], opset=15)
+    model.graph.node[0].output.extend(["", ""])
+    check(model, inputs, 13, [y * s.reshape(column) + b.reshape(column)], rtol=1e-5)
