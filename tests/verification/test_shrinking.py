@@ -394,6 +394,11 @@ def test_small_copies_of_weights_that_do_not_shrink_cannot_be_made() -> None:
     assert (found.status, found.needed) == ("unrunnable", 6 * 48 << 10)
 
 
+def test_a_node_without_inputs_keeps_sizes() -> None:
+    body = "p = MatMul (x, w) q = Concat <axis = 0> () y = Identity (p)"
+    assert shrunk(wide(body), wide(body)).shrunken
+
+
 def test_a_weight_in_a_body_has_no_skeleton() -> None:
     source = model(
         "g (bool c, float[2] x) => (float[2] y) { y = If (c) <"

@@ -315,6 +315,7 @@ _BLOCKS = "blocks of weights"
 
 def _tie_to_blocks(values: Shape, n: Size, blocks: Size, bits: int) -> None:
     """Tie values of so many bits that each block of each column has one of, packed or not."""
+    need(0 < bits <= 8)
     count, number = blocks.number or 0, n.number or 0
     each, per_byte = blocks, 8 // bits
     total = math.prod(size.number or 0 for size in values)

@@ -180,6 +180,7 @@ def expand(call: Call) -> Found:
 
 def concat(call: Call) -> Found:
     """The same size several times is a product; other parts stay as they are."""
+    need(call.node.input)
     first, *others = call.known(*range(len(call.node.input)))
     axis = call.axis(first)
     joined = [first[axis], *(join_beside(first, part, axis)[1] for part in others)]
