@@ -142,6 +142,8 @@ def along_axis(
 ) -> ir.Value:
     """Return what `apply` makes of the data along an axis, which may be known at run time only."""
     rank, known = len(known_dims(data)), view.known(axis)
+    if not rank:
+        raise MalformedNode("axis-out-of-range", f"`{data.name}` is a scalar, which has no axis")
     if (known is not None and known.size == 1) or rank == 1:
         return apply(data, 0 if known is None else counted_axis(int(known.ravel()[0]), rank))
     marks = axis_marks(em, axis, rank)

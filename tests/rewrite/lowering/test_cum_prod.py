@@ -48,3 +48,9 @@ def test_an_unknown_rank_is_refused() -> None:
     inputs = {"x": _X, "axis": np.array(0, np.int64)}
     found = refusal(one_node("CumProd", inputs, [np.float64], opset=26, dims={"x": None}), 21)
     assert (found.code, found.lowest_opset) == ("unknown-rank", 26)
+
+
+def test_a_scalar_is_refused() -> None:
+    inputs = {"x": np.array(3, np.float32), "axis": np.array(0)}
+    found = refusal(one_node("CumProd", inputs, [np.float32], opset=26), 18)
+    assert found.code == "axis-out-of-range"
