@@ -140,8 +140,7 @@ def lower_quantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
     and 16 bits and 8-bit floats out; an unknown rank where the scale is per axis or per block.
     """
     x, scale, zero = view.required("x"), view.required("y_scale"), view.input("y_zero_point")
-    named = _named(view, "output_dtype") or _D.UINT8
-    stored = named if zero is None else zero.dtype
+    stored = zero.dtype if zero is not None else _named(view, "output_dtype") or _D.UINT8
     _take("QuantizeLinear", x.dtype, _FLOATS | {_D.INT32}, em.opset)
     _take("QuantizeLinear", scale.dtype, _FLOATS, em.opset)
     _take("QuantizeLinear", stored, _NARROW | _FLOAT8, em.opset)

@@ -102,6 +102,13 @@ def test_the_type_of_the_output_may_be_an_attribute() -> None:
     check(model, inputs, 13, [expected])
 
 
+def test_a_zero_point_decides_beside_an_attribute_that_names_no_type() -> None:
+    x, scale = np.array([[0.5, 1, -2]], np.float32), np.array(0.5, np.float32)
+    inputs = {"x": x, "s": scale, "z": np.array(1, np.int8)}
+    model = one_node("QuantizeLinear", inputs, [np.int8], opset=21, output_dtype=99)
+    check(model, inputs, 18, [np.array([[2, 3, -3]], np.int8)])
+
+
 def test_float16_is_dequantized_in_float32() -> None:
     x = np.array([-100, 3, 127], np.int8)
     inputs = {"x": x, "x_scale": np.array(0.1, np.float16)}
