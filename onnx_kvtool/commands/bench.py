@@ -93,9 +93,9 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
         """Note a failure of a model, which then runs no more."""
         try:
             yield
-        except UnreadableModel:
-            raise
         except KvtoolError as error:
+            if isinstance(error, UnreadableModel) and workers[number] is None:
+                raise  # it never ran
             text = error.message if error.help is None else f"{error.message}; {error.help}"
             runs[number] = replace(runs[number], failure=text)
             workers[number] = None

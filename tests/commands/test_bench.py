@@ -124,6 +124,16 @@ def test_what_cannot_be_read_is_not_run(tmp_path: Path, kvtool) -> None:
         kv.bench([])
 
 
+def test_a_model_that_goes_before_it_is_profiled_has_run(root: Path, monkeypatch) -> None:
+    def gone(*_: object) -> None:
+        raise kv.UnreadableModel("`m.onnx` does not exist")
+
+    monkeypatch.setattr(Worker, "profile", gone)
+    report = kv.bench(root / LLAMA, prompt=2, tokens=2, rounds=1, profile=True)
+    assert report.runs[0].failure == "`m.onnx` does not exist"
+    assert report.runs[0].steps
+
+
 def test_numbers_are_medians_and_ratios_to_the_first() -> None:
     work = Workload(prompt=3, tokens=4, context=3, batch=2, threads=None, rounds=3, seed=0)
     took = (3.0, 1.0, 2.0), (0.5, 0.1, 0.3), 1000
