@@ -19,7 +19,8 @@ from onnx_kvtool.commands.check import run
 from onnx_kvtool.commands.requests import CheckRequest
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.lint.report import CheckReport
-from tests.grids import rest
+from onnx_kvtool.targets.releases import releases
+from tests.grids import each, rest
 from tests.lint.models import CLEAN
 
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
@@ -258,3 +259,35 @@ def test_data_elsewhere_is_not_opened(location: str, diff: bool, tmp_path: Path)
     assert secret not in resolved and not any("environ" in name for name in names)
     assert any(finding.code.startswith("XD5") for finding in report)
     assert report.exit_code == 1
+
+
+OPERATORS = (
+    "Attention",
+    "Gather",
+    "MatMul",
+    "Pad",
+    "Range",
+    "Resize",
+    "ScatterND",
+    "Slice",
+    "TopK",
+)
+MALFORMED = {
+    "a type that is none": helper.make_node("Cast", ["x"], ["y"], to=-1),
+    "no output": helper.make_node("Softmax", ["x"], []),
+    **{f"{name} without inputs": helper.make_node(name, [], ["y"]) for name in OPERATORS},
+}
+
+
+@each("node", MALFORMED)
+def test_a_malformed_node_is_a_finding_for_every_target(
+    node: onnx.NodeProto, tmp_path: Path
+) -> None:
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node], "g", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    names = tuple(dict.fromkeys(release.runtime for release in releases()))
+    report = run(CheckRequest(paths=(str(tmp_path / "m.onnx"),), isolated=True, targets=names))
+    assert report.files[0].findings

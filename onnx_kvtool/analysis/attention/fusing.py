@@ -91,7 +91,8 @@ class MayBeEmpty(Unproven):
 
 def is_candidate(node: ir.Node) -> bool:
     """Return whether a node is a Softmax between two products, whatever its axis and shapes."""
-    scores = node.inputs[0] if is_op(node, "Softmax") and len(node.inputs) == 1 else None
+    is_softmax = is_op(node, "Softmax") and len(node.inputs) == len(node.outputs) == 1
+    scores = node.inputs[0] if is_softmax else None
     return scores is not None and weighted_by(node.outputs[0]) is not None and may_be_scores(scores)
 
 

@@ -12,6 +12,7 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS, operator_label
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.ops.contrib import DOMAIN, contrib_facts, default_of, is_contrib
 from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.traits import given_type
 from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.targets.conditions.sizes import Asked
 from onnx_kvtool.targets.release import Release
@@ -138,5 +139,5 @@ def _cast_to(output: ir.Value) -> ir.DataType | None:
     node = output.producer()
     if node is None or node.op_type != "Cast" or node.domain not in DEFAULT_DOMAINS:
         return None
-    to = node.attributes.get("to")
-    return None if to is None or to.is_ref() else ir.DataType(to.as_int())
+    to = given_type(node)
+    return to if isinstance(to, ir.DataType) else None

@@ -32,12 +32,18 @@ class Asked:
         opset: The opset that it was written for.
         limit: The limit.
         folder: Knows the values of small integer constants.
+
+    Raises:
+        MalformedNode: If the schema does not allow the node's inputs or outputs.
     """
 
     node: ir.Node
     opset: int
     limit: Limit
     folder: ConstantFolder
+
+    def __post_init__(self) -> None:
+        _ = self.view
 
     @property
     def view(self) -> NodeView:
