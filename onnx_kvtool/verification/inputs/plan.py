@@ -80,7 +80,7 @@ class InputPlan:
     def _by_past(self) -> dict[str, CachePair]:
         return {pair.past: pair for pair in self.pairs}
 
-    @property
+    @cached_property
     def has_caches(self) -> bool:
         """Whether some input is a cache, or says where one is written."""
         return bool(self.pairs or self.with_role("past_cache", "write_indices", "update"))
