@@ -145,6 +145,7 @@ INNER = {
     "KernelError": "the program that runs the kernel names the node, in a `RunFailed`",
     "MalformedNode": "whoever looks at the node says where it stands",
     "MayBeEmpty": "as Unproven",
+    "Problem": "the reader of the model names the tensor",
     "NoTwin": "verification compares without a twin",
     "Refusal": "the rewrite lists it in its report",
     "Unproven": "the rewrite lists it in its report",

@@ -69,10 +69,10 @@ VERDICTS = {
         "scatter_elements", 2, assume=("same-dim:s28=s11",)
     ),
     "torch_static/hand/scatter_expand_bhsd__ts_op17": Verdict(
-        "scatter_elements", 2, assume=("same-dim:pos_d0=upd_d0", "same-dim:cache_d0=pos_d0")
+        "scatter_elements", 2, assume=("same-dim:cache_d0=upd_d0", "same-dim:pos_d0=cache_d0")
     ),
     "optimized/scatter_expand_bhsd__ts_op17__onnxsim": Verdict(
-        "scatter_elements", 2, assume=("same-dim:pos_d0=upd_d0", "same-dim:cache_d0=pos_d0")
+        "scatter_elements", 2, assume=("same-dim:cache_d0=upd_d0", "same-dim:pos_d0=cache_d0")
     ),
     # P5: tuples (b, t).
     "torch_static/hand/perbatch_index_put_bhsd_sharedB__dynamo_op18": Verdict("scatter_nd", 2),
