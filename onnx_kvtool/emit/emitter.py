@@ -195,14 +195,14 @@ class Emitter:
         """
         given = {**(attributes or {}), **more}
         dtypes = None if dtype is None else (dtype,)
-        if not self._shares:
-            return self.multi(op_type, *inputs, attributes=given, dtypes=dtypes, hint=hint)[0]
-        values = self._values(op_type, inputs)
+        operands = self._values(op_type, inputs) if self._shares else inputs
 
         def build() -> ir.Value:
-            return self.multi(op_type, *values, attributes=given, dtypes=dtypes, hint=hint)[0]
+            return self.multi(op_type, *operands, attributes=given, dtypes=dtypes, hint=hint)[0]
 
-        return self.once((op_type, dtype, *values, repr(sorted(given.items()))), build)
+        if not self._shares:
+            return build()
+        return self.once((op_type, dtype, *operands, repr(sorted(given.items()))), build)
 
     def multi(
         self,

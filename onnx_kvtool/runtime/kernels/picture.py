@@ -12,7 +12,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers, require_room
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Lines
-from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 from onnx_kvtool.runtime.kernels.windows import (
     Sliding,
     average_pooled,
@@ -54,6 +54,15 @@ def average_pool(
     return (narrowed(mean, X.dtype),)
 
 
+def _biased(maps: Reals, B: Array | None) -> Reals:
+    """Return (N, M, places...) with one number of B added to each map."""
+    if B is None:
+        return maps
+    check_shape("B", B.shape, maps.shape[1:2], "one number for each map")
+    maps += widened(B).reshape(-1, *[1] * (maps.ndim - 2))
+    return maps
+
+
 def conv(
     X: Array,
     W: Array,
@@ -88,10 +97,7 @@ def conv(
         )
     sliding = Sliding(auto_pad, dilations, pads, strides)
     result = convolved(widened(X), widened(W), group, sliding)
-    if B is not None:
-        check_shape("B", B.shape, W.shape[:1], "one number for each map")
-        result += widened(B).reshape(-1, *[1] * (X.ndim - 2))
-    return (narrowed(result, X.dtype),)
+    return (narrowed(_biased(result, B), X.dtype),)
 
 
 def conv_transpose(
@@ -169,10 +175,7 @@ def conv_transpose(
     sizes = [max(size, part.stop) for size, part in zip(sizes, at, strict=True)]
     whole = spread(widened(X), widened(W), group, *ways[:2], sizes)
     result = whole[(slice(None), slice(None), *at)]
-    if B is not None:
-        check_shape("B", B.shape, result.shape[1:2], "one number for each map")
-        result = result + widened(B).reshape(-1, *ones)
-    return (narrowed(result, X.dtype),)
+    return (narrowed(_biased(result, B), X.dtype),)
 
 
 def lp_pool(

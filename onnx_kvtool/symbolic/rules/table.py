@@ -42,6 +42,12 @@ class OperatorRules(NamedTuple):
 
 _of = OperatorRules
 
+
+def _compared(op_type: str, compute: np.ufunc, *, less: bool, swap: bool) -> OperatorRules:
+    elements = elementwise.comparison_elements(less=less, swap=swap)
+    return OperatorRules(op_type, None, elements, folding.elementwise(compute))
+
+
 OPERATOR_RULES: Table[str, OperatorRules] = Table(
     "rule of an operator",
     (
@@ -81,32 +87,12 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
             _of("GatherElements", elementwise.like(1)),
             _of("GatherND", movement.gather_nd, movement.gather_nd_elements),
             _of("Gemm", windows.gemm),
-            _of(
-                "Greater",
-                None,
-                elementwise.comparison_elements(less=True, swap=True),
-                folding.elementwise(np.greater),
-            ),
-            _of(
-                "GreaterOrEqual",
-                None,
-                elementwise.comparison_elements(less=False, swap=False),
-                folding.elementwise(np.greater_equal),
-            ),
+            _compared("Greater", np.greater, less=True, swap=True),
+            _compared("GreaterOrEqual", np.greater_equal, less=False, swap=False),
             _of("Identity", None, movement.identity_elements, folding.identity),
             _of("LayerNormalization", windows.layer_normalization),
-            _of(
-                "Less",
-                None,
-                elementwise.comparison_elements(less=True, swap=False),
-                folding.elementwise(np.less),
-            ),
-            _of(
-                "LessOrEqual",
-                None,
-                elementwise.comparison_elements(less=False, swap=True),
-                folding.elementwise(np.less_equal),
-            ),
+            _compared("Less", np.less, less=True, swap=False),
+            _compared("LessOrEqual", np.less_equal, less=False, swap=True),
             _of("LpPool", windows.pool),
             _of("MatMul", windows.mat_mul()),
             _of("MatMulInteger", windows.mat_mul()),

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.targets.release import Limit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asked:
     """A node and a limit that may apply to it.
 
@@ -45,9 +46,9 @@ class Asked:
     def __post_init__(self) -> None:
         _ = self.view
 
-    @property
+    @cached_property
     def view(self) -> NodeView:
-        """The node by its schema; raises `MalformedNode`."""
+        """The node by its schema."""
         return NodeView(self.node, self.opset)
 
     @property
