@@ -95,8 +95,9 @@ class KvtoolGroup(click.Group):
         except click.Abort:
             show_interrupted()
             code = _INTERRUPTED
-        except (KvtoolError, OSError) as error:  # met while the version or help was printed
-            known = error if isinstance(error, KvtoolError) else as_unwritable(error)
+        except (KvtoolError, OSError, MemoryError) as error:  # met before the command began
+            known = error if isinstance(error, KvtoolError) else None
+            known = known or as_shortage(error) or as_unwritable(error)
             if known is None:
                 raise
             show_error(known, debug=False)

@@ -16,6 +16,7 @@ import click
 
 from onnx_kvtool import __version__
 from onnx_kvtool.core.errors import KvtoolError, UsageError
+from onnx_kvtool.core.machine import free_reserve
 from onnx_kvtool.core.words import bytes_of, closest, did_you_mean, escape, escape_lines
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ class ReportFile(click.Path):
 
 def show_error(error: KvtoolError, *, debug: bool) -> None:
     """Print a foreseen error; with `debug`, its traceback first."""
+    free_reserve()
     if debug:
         _show_traceback("".join(traceback.format_exception(error)))
     _show("error", error.message, error.help)

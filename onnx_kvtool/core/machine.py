@@ -83,11 +83,21 @@ _PROTOBUF_SAYS = ("Arena alloc failed", "to serialize proto")
 """Messages of protobuf 6 if it gets no memory for a message that is not too large."""
 
 
+_RESERVE = [bytearray(4 * 2**20)]
+"""Kept for the message that there is no memory; its pages are never written to."""
+
+
+def free_reserve() -> None:
+    """Make room for a last message."""
+    _RESERVE.clear()
+
+
 def as_shortage(error: Exception) -> KvtoolError | None:
     """Return the error for an exception that the machine caused; None for any other.
 
     The cause is that there was no memory, or that a library did not load, as happens then.
     """
+    free_reserve()
     if (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
