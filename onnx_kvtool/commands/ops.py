@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from onnx_kvtool.commands.requests import OpsRequest
 from onnx_kvtool.core.errors import UsageError
@@ -49,7 +48,7 @@ class AttributeEntry(Record):
 
     name: str
     required: bool
-    default: Any
+    default: str | int | float | tuple[str | int | float, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.cli.command import DESCRIBED, REPORTS, document
+from onnx_kvtool.commands.ops import OpsRequest
+from onnx_kvtool.commands.ops import run as run_ops
 from onnx_kvtool.core.record import Record, keys_of, type_of
 from tests.grids import each, part
 
@@ -166,6 +168,7 @@ MADE = {
     "lower": lambda: kv.lower(STATIC, opset=18)[1],
     "raise": lambda: kv.raise_(GROWING, capacity=8, verify=False)[1],
     "raise that is refused": lambda: kv.raise_(GROWING, verify=False)[1],
+    "ops, with defaults that are lists": lambda: run_ops(OpsRequest(op=None)),
 }
 
 
