@@ -66,13 +66,13 @@ def dense(sparse: onnx.SparseTensorProto) -> Array:
         require_room(shape, values.dtype, f"sparse tensor `{sparse.values.name}`")
     except KernelError as error:
         raise RuntimeUnavailable(error.message, help=error.help) from error
-    expected = ((values.size,), (values.size, len(shape)))
+    expected = ((values.size,), (values.size, len(shape) or 1))
     if indices.shape not in expected:
         raise RuntimeUnavailable(
             f"sparse tensor `{sparse.values.name}` has indices of shape {indices.shape}, "
             f"expected {expected[0]} or {expected[1]}"
         )
-    limits = shape if indices.ndim == 2 else (math.prod(shape),)
+    limits = shape if shape and indices.ndim == 2 else (math.prod(shape),)
     places = indices.reshape(values.size, len(limits))
     wrong = np.flatnonzero(((places < 0) | (places >= np.asarray(limits, np.int64))).any(axis=1))
     if wrong.size:

@@ -323,18 +323,22 @@ def sparse(indices: Any, dims: list[int]) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)])
 
 
-@pytest.mark.parametrize(
-    ("indices", "expected"),
-    [
-        pytest.param([1, 5], [[0, 7, 0], [0, 0, 9]], id="flat indices"),
-        pytest.param([[0, 1], [1, 2]], [[0, 7, 0], [0, 0, 9]], id="one index per axis"),
-        pytest.param([1, 6], r"index 6 at position 1, outside", id="out of range"),
-        pytest.param([1, 2, 3], r"indices of shape \(3,\), expected \(2,\)", id="too many"),
-    ],
+@each(
+    ("indices", "dims", "expected"),
+    {
+        "flat indices": ([1, 5], [2, 3], [[0, 7, 0], [0, 0, 9]]),
+        "one index per axis": ([[0, 1], [1, 2]], [2, 3], [[0, 7, 0], [0, 0, 9]]),
+        "out of range": ([1, 6], [2, 3], r"index 6 at position 1, outside"),
+        "too many": ([1, 2, 3], [2, 3], r"indices of shape \(3,\), expected \(2,\)"),
+        "a scalar": ([0, 0], [], 9),
+        "no axes of a scalar": (np.zeros((2, 0), np.int64), [], r"of shape \(2, 0\), expected"),
+    },
 )
-def test_a_sparse_initializer_is_made_dense(indices: Any, expected: Any, tmp_path: Path) -> None:
+def test_a_sparse_initializer_is_made_dense(
+    indices: Any, dims: list[int], expected: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "sparse.onnx"
-    onnx.save(sparse(indices, [2, 3]), path)
+    onnx.save(sparse(indices, dims), path)
     if isinstance(expected, str):
         with pytest.raises(RuntimeUnavailable, match=expected):
             Evaluator(read(path))
