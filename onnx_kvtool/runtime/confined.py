@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, Literal, NoReturn, TypeVar
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.machine import Progress
+from onnx_kvtool.core.machine import Progress, as_shortage
 from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.runtime.errors import OutOfMemory
 from onnx_kvtool.runtime.memory import bound_data, private_memory
@@ -118,7 +118,7 @@ def _await(child: int, answers: Connection, limits: Limits, progress: Progress) 
         except (EOFError, ConnectionError):
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             if code == _NO_MEMORY:
-                raise MemoryError from None
+                raise (_too_much(limits) if limits.is_strict else MemoryError()) from None
             raise Exceeded("crash", f"the runs ended their process ({_fate(code)})") from None
         if kind == "progress":
             progress(*content)
@@ -178,7 +178,7 @@ def _be_the_child(
         def report(what: str, part: int = 0, parts: int = 0) -> None:
             answers.send(("progress", what, part, parts))
 
-        answers.send_bytes(_answer(work, report))
+        answers.send_bytes(_answer(work, limits, report))
         code = 0
     except MemoryError:
         code = _NO_MEMORY
@@ -186,12 +186,14 @@ def _be_the_child(
         os._exit(code)
 
 
-def _answer(work: Callable[[Progress], object], progress: Progress) -> bytes:
+def _answer(work: Callable[[Progress], object], limits: Limits, progress: Progress) -> bytes:
     try:
         return pickle.dumps(("result", work(progress)), pickle.HIGHEST_PROTOCOL)
     except (MemoryError, OutOfMemory):
         return pickle.dumps(("memory",))
     except Exception as error:  # noqa: BLE001 # raised again where the result is awaited
+        if limits.is_strict and as_shortage(error):  # an allocation that this limit let fail
+            return pickle.dumps(("memory",))
         text = "".join(traceback.format_exception(error))
         try:
             return pickle.dumps(("error", error, text))

@@ -1,5 +1,7 @@
 """Work in a process of its own: what comes back, and what ends it."""
 
+import dataclasses
+import errno
 import os
 import re
 import signal
@@ -112,6 +114,25 @@ def test_no_memory_to_begin_is_no_crash(monkeypatch):
     monkeypatch.setattr("onnx_kvtool.runtime.confined._die_with_parent", lacking)
     with pytest.raises(MemoryError):
         confined(lambda _: 1, Limits(60, 64 << 20), silent)
+    with pytest.raises(Exceeded, match="more than 64 MiB of memory"):
+        confined(lambda _: 1, Limits(60, 64 << 20, is_strict=True), silent)
+
+
+SHORTAGES = {
+    "a library that does not load": ImportError("std::bad_alloc"),
+    "the system": OSError(errno.ENOMEM, "Cannot allocate memory"),
+}
+
+
+@pytest.mark.parametrize("error", SHORTAGES.values(), ids=SHORTAGES)
+def test_what_fails_under_a_strict_limit_for_lack_of_memory_is_that_limit(error):
+    def work(_):
+        raise error
+
+    with pytest.raises(type(error)):
+        confined(work, AMPLE, silent)
+    with pytest.raises(Exceeded, match="more than"):
+        confined(work, dataclasses.replace(AMPLE, is_strict=True), silent)
 
 
 @pytest.mark.long
