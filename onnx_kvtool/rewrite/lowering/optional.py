@@ -16,36 +16,23 @@ from onnx_kvtool.rewrite.report import Lowered
 # OptionalHasElement and OptionalGetElement of opset 18 on a value that is not optional.
 
 
-def lower_optional_has_element_18(view: Rewritten, em: Emitter) -> ir.Value:
-    """Answer at once: a tensor or a sequence is there, an absent input is not.
+def lower_optional_18(view: Rewritten, em: Emitter) -> ir.Value:
+    """Pass a tensor or a sequence through, or answer at once: it is there, an absent input is not.
 
-    Refuses an optional value that is only known at run time.
+    Refuses an optional value, which is only known at run time.
     """
-    given = view.node.inputs[0] if view.node.inputs else None
-    if given is not None:
-        _refuse_optional(given, "OptionalHasElement", em.opset)
-    answer = em.constant(np.array(given is not None, np.bool_), "has_element")
-    return em.op("Identity", answer)
-
-
-def lower_optional_get_element_18(view: Rewritten, em: Emitter) -> ir.Value:
-    """Pass a tensor or a sequence through.
-
-    Refuses an optional value.
-    """
-    given = view.node.inputs[0]
-    assert given is not None
-    _refuse_optional(given, "OptionalGetElement", em.opset)
-    return passed(em, given)
-
-
-def _refuse_optional(value: ir.Value, op: str, opset: int) -> None:
-    if value.type is None or isinstance(value.type, ir.OptionalType):
-        what = "of unknown type" if value.type is None else "optional"
+    op, given = view.node.op_type, next(iter(view.node.inputs), None)
+    if given is not None and (given.type is None or isinstance(given.type, ir.OptionalType)):
+        what = "of unknown type" if given.type is None else "optional"
         raise Refusal(
             "element-type",
-            f"`{value.name}` is {what}, which `{op}` does not take at opset {opset}",
+            f"`{given.name}` is {what}, which `{op}` does not take at opset {em.opset}",
         )
+    if op == "OptionalGetElement":
+        assert given is not None
+        return passed(em, given)
+    answer = em.constant(np.array(given is not None), "has_element")
+    return em.op("Identity", answer)
 
 
 # Optionals with known contents, for opsets below 15, which have none.

@@ -129,7 +129,7 @@ _FLOAT8 = {_D.FLOAT8E4M3FN, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2, _D.FLOAT8E5M2FNUZ}
 _FLOATS = {_D.FLOAT, _D.FLOAT16, _D.BFLOAT16}
 
 
-def lower_quantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
+def lower_quantize_linear_25(view: Rewritten, em: Emitter) -> ir.Value:
     """Keep the operator where only attributes are new, else saturate(Round(x / scale) + zero).
 
     The quotient is taken in the type of the scale, or in `precision`, and the rest in float32,
@@ -166,7 +166,7 @@ def lower_quantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
     return cast(em, layout.restored(clipped), stored)
 
 
-def lower_dequantize_linear(view: Rewritten, em: Emitter) -> ir.Value:
+def lower_dequantize_linear_25(view: Rewritten, em: Emitter) -> ir.Value:
     """Keep the operator where only attributes are new, else emit `dequantized`.
 
     Refuses element types other than integers of 4, 8, 16 and 32 bits and 8-bit floats in, and

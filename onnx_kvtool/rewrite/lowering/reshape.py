@@ -281,7 +281,7 @@ def lower_shape_15(view: Rewritten, em: Emitter) -> ir.Value:
     return em.op("Slice", shape, em.constant([start], "start"), em.constant([last], "end"))
 
 
-def lower_size(view: Rewritten, em: Emitter) -> ir.Value:
+def lower_size_1(view: Rewritten, em: Emitter) -> ir.Value:
     """Emit ReduceProd(Shape(data)), which is 1 for a scalar: the product of nothing."""
     shape = em.op("Shape", view.required("data"))
     return em.op("ReduceProd", shape, keepdims=0)

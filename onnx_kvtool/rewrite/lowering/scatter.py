@@ -109,7 +109,7 @@ def _numbered(
 _SINCE = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
 
 
-def lower_scatter_18(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
+def lower_scatter_reduction_18(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     """Combine what stands at the places with the updates, then scatter without a reduction.
 
     updates' = reduction(GatherND(data, indices), updates)

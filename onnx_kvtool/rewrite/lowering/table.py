@@ -7,67 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.rewrite.lowering.arithmetic import (
-    lower_bit_cast_26,
-    lower_bit_shift_28,
-    lower_bitwise_18,
-    lower_clip_12,
-    lower_cum_prod_26,
-    lower_equal_19,
-    lower_max_min_12,
-    lower_mod_28,
-    lower_pow_12,
-    lower_relu_14,
+from onnx_kvtool.rewrite.lowering import (
+    arithmetic,
+    attention,
+    col2im,
+    einsum,
+    grid_sample,
+    normalization,
+    optional,
+    pool,
+    quantize,
+    recurrent,
+    reduce,
+    reshape,
+    resize,
+    roi_align,
+    rotary_embedding,
+    scatter,
+    signal,
+    slicing,
+    tensor_scatter,
 )
-from onnx_kvtool.rewrite.lowering.attention import lower_attention_23_24_25
-from onnx_kvtool.rewrite.lowering.col2im import lower_col2im_18
-from onnx_kvtool.rewrite.lowering.einsum import lower_einsum_12
-from onnx_kvtool.rewrite.lowering.grid_sample import lower_affine_grid_20, lower_grid_sample_20
-from onnx_kvtool.rewrite.lowering.normalization import (
-    lower_batch_normalization_14,
-    lower_dropout_12,
-    lower_layer_normalization_17,
-    lower_mean_variance_normalization_13,
-    lower_rms_normalization_23,
-)
-from onnx_kvtool.rewrite.lowering.optional import (
-    lower_optional_get_element_18,
-    lower_optional_has_element_18,
-)
-from onnx_kvtool.rewrite.lowering.pool import lower_pool_22
-from onnx_kvtool.rewrite.lowering.quantize import lower_dequantize_linear, lower_quantize_linear
-from onnx_kvtool.rewrite.lowering.recurrent import lower_recurrent_14
-from onnx_kvtool.rewrite.lowering.reduce import (
-    lower_arg_max_min_12,
-    lower_reduce_20,
-    lower_softmax_13,
-)
-from onnx_kvtool.rewrite.lowering.reshape import (
-    lower_constant_12,
-    lower_identity_14,
-    lower_reshape_14,
-    lower_shape_15,
-    lower_size,
-    lower_squeeze_13,
-    lower_unsqueeze_13,
-)
-from onnx_kvtool.rewrite.lowering.resize import lower_resize_19
-from onnx_kvtool.rewrite.lowering.roi_align import lower_deform_conv_19, lower_roi_align_16
-from onnx_kvtool.rewrite.lowering.rotary_embedding import lower_rotary_embedding_23
-from onnx_kvtool.rewrite.lowering.scatter import lower_scatter_18
-from onnx_kvtool.rewrite.lowering.signal import (
-    lower_cosine_window_17,
-    lower_dft_20,
-    lower_mel_weight_matrix_17,
-    lower_stft_17,
-)
-from onnx_kvtool.rewrite.lowering.slicing import (
-    lower_gather_nd_12,
-    lower_pad_19,
-    lower_split_18,
-    lower_trilu_14,
-)
-from onnx_kvtool.rewrite.lowering.tensor_scatter import lower_tensor_scatter_24
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -124,82 +84,81 @@ def by_operator(kind: str, lines: Iterable[tuple[str, Lowering | Apply]]) -> Map
 LOWERINGS: Mapping[str, Lowering] = by_operator(
     "lowering",
     [
-        ("AffineGrid", lower_affine_grid_20),
-        ("ArgMax ArgMin", lower_arg_max_min_12),
+        ("AffineGrid", grid_sample.lower_affine_grid_20),
+        ("ArgMax ArgMin", reduce.lower_arg_max_min_12),
         (
             "Attention",
-            Lowering("attention", 25, lower_attention_23_24_25, removes=True, reads=23),
+            lowering(attention.lower_attention_25, removes=True, reads=23),
         ),
-        ("AveragePool MaxPool", lowering(lower_pool_22, reads=10)),
-        ("BatchNormalization", lower_batch_normalization_14),
-        ("BitCast", lower_bit_cast_26),
-        ("BitShift", lower_bit_shift_28),
-        ("BitwiseAnd BitwiseNot BitwiseOr BitwiseXor", lower_bitwise_18),
-        ("BlackmanWindow HammingWindow HannWindow", lower_cosine_window_17),
-        ("Clip", lower_clip_12),
-        ("Col2Im", lowering(lower_col2im_18, removes=True)),
-        ("Constant", lower_constant_12),
-        ("CumProd", lower_cum_prod_26),
-        ("DFT", lowering(lower_dft_20, reads=17)),
-        ("DeformConv", lowering(lower_deform_conv_19, removes=True)),
+        ("AveragePool MaxPool", lowering(pool.lower_pool_22, reads=10)),
+        ("BatchNormalization", normalization.lower_batch_normalization_14),
+        ("BitCast", arithmetic.lower_bit_cast_26),
+        ("BitShift", arithmetic.lower_bit_shift_28),
+        ("BitwiseAnd BitwiseNot BitwiseOr BitwiseXor", arithmetic.lower_bitwise_18),
+        ("BlackmanWindow HammingWindow HannWindow", signal.lower_cosine_window_17),
+        ("Clip", arithmetic.lower_clip_12),
+        ("Col2Im", lowering(col2im.lower_col2im_18, removes=True)),
+        ("Constant", reshape.lower_constant_12),
+        ("CumProd", arithmetic.lower_cum_prod_26),
+        ("DFT", lowering(signal.lower_dft_20, reads=17)),
+        ("DeformConv", lowering(roi_align.lower_deform_conv_19, removes=True)),
         (
             "DequantizeLinear",
-            Lowering("dequantize_linear", 25, lower_dequantize_linear, removes=True, reads=13),
+            lowering(quantize.lower_dequantize_linear_25, removes=True, reads=13),
         ),
-        ("Dropout", lower_dropout_12),
-        ("Einsum", lower_einsum_12),
-        ("Equal", lower_equal_19),
-        ("GRU LSTM RNN", lower_recurrent_14),
-        ("GatherND", lower_gather_nd_12),
-        ("GridSample", lowering(lower_grid_sample_20, removes=True, reads=16)),
-        ("Hardmax LogSoftmax Softmax", lower_softmax_13),
-        ("Identity", lower_identity_14),
+        ("Dropout", normalization.lower_dropout_12),
+        ("Einsum", einsum.lower_einsum_12),
+        ("Equal", arithmetic.lower_equal_19),
+        ("GRU LSTM RNN", recurrent.lower_recurrent_14),
+        ("GatherND", slicing.lower_gather_nd_12),
+        ("GridSample", lowering(grid_sample.lower_grid_sample_20, removes=True, reads=16)),
+        ("Hardmax LogSoftmax Softmax", reduce.lower_softmax_13),
+        ("Identity", reshape.lower_identity_14),
         (
             "LayerNormalization",
-            lowering(lower_layer_normalization_17, removes=True),
+            lowering(normalization.lower_layer_normalization_17, removes=True),
         ),
-        ("LpPool", Lowering("pool", 18, lower_pool_22)),
-        ("Max Min", lower_max_min_12),
+        ("LpPool", Lowering("pool", 18, pool.lower_pool_22)),
+        ("Max Min", arithmetic.lower_max_min_12),
         (
             "MeanVarianceNormalization",
-            lowering(lower_mean_variance_normalization_13, removes=True, reads=9),
+            lowering(normalization.lower_mean_variance_normalization_13, removes=True, reads=9),
         ),
         (
             "MelWeightMatrix",
-            lowering(lower_mel_weight_matrix_17, removes=True),
+            lowering(signal.lower_mel_weight_matrix_17, removes=True),
         ),
-        ("Mod", lower_mod_28),
-        ("OptionalGetElement", Lowering("optional", 18, lower_optional_get_element_18)),
-        ("OptionalHasElement", Lowering("optional", 18, lower_optional_has_element_18)),
-        ("Pad", lowering(lower_pad_19, reads=11)),
-        ("Pow", lower_pow_12),
+        ("Mod", arithmetic.lower_mod_28),
+        ("OptionalGetElement OptionalHasElement", optional.lower_optional_18),
+        ("Pad", lowering(slicing.lower_pad_19, reads=11)),
+        ("Pow", arithmetic.lower_pow_12),
         (
             "QuantizeLinear",
-            Lowering("quantize_linear", 25, lower_quantize_linear, removes=True, reads=13),
+            lowering(quantize.lower_quantize_linear_25, removes=True, reads=13),
         ),
-        ("RMSNormalization", lowering(lower_rms_normalization_23, removes=True)),
+        ("RMSNormalization", lowering(normalization.lower_rms_normalization_23, removes=True)),
         (
             "ReduceL2 ReduceLogSumExp ReduceMean ReduceProd",
-            Lowering("reduce", 18, lower_reduce_20, reads=18),
+            Lowering("reduce", 18, reduce.lower_reduce_20),
         ),
-        ("ReduceMax ReduceMin", lowering(lower_reduce_20, removes=True, reads=13)),
-        ("ReduceSum", Lowering("reduce", 13, lower_reduce_20)),
-        ("Relu", lower_relu_14),
-        ("Reshape", lower_reshape_14),
-        ("Resize", lowering(lower_resize_19, reads=11)),
-        ("RoiAlign", lower_roi_align_16),
-        ("RotaryEmbedding", lowering(lower_rotary_embedding_23, removes=True)),
-        ("STFT", lowering(lower_stft_17, removes=True)),
+        ("ReduceMax ReduceMin", lowering(reduce.lower_reduce_20, removes=True, reads=13)),
+        ("ReduceSum", Lowering("reduce", 13, reduce.lower_reduce_20)),
+        ("Relu", arithmetic.lower_relu_14),
+        ("Reshape", reshape.lower_reshape_14),
+        ("Resize", lowering(resize.lower_resize_19, reads=11)),
+        ("RoiAlign", roi_align.lower_roi_align_16),
+        ("RotaryEmbedding", lowering(rotary_embedding.lower_rotary_embedding_23, removes=True)),
+        ("STFT", lowering(signal.lower_stft_17, removes=True)),
         (
             "ScatterElements ScatterND",
-            Lowering("scatter_reduction", 18, lower_scatter_18, reads=16),
+            lowering(scatter.lower_scatter_reduction_18, reads=16),
         ),
-        ("Shape", lower_shape_15),
-        ("Size", Lowering("size", 1, lower_size, removes=True)),
-        ("Split", lowering(lower_split_18, removes=True, reads=13)),
-        ("Squeeze", lower_squeeze_13),
-        ("TensorScatter", lowering(lower_tensor_scatter_24, removes=True)),
-        ("Trilu", lower_trilu_14),
-        ("Unsqueeze", lower_unsqueeze_13),
+        ("Shape", reshape.lower_shape_15),
+        ("Size", lowering(reshape.lower_size_1, removes=True)),
+        ("Split", lowering(slicing.lower_split_18, removes=True, reads=13)),
+        ("Squeeze", reshape.lower_squeeze_13),
+        ("TensorScatter", lowering(tensor_scatter.lower_tensor_scatter_24, removes=True)),
+        ("Trilu", slicing.lower_trilu_14),
+        ("Unsqueeze", reshape.lower_unsqueeze_13),
     ],
 )

@@ -18,7 +18,7 @@ from onnx_kvtool.rewrite.lowering.attention.fused import keep_with_mask
 from onnx_kvtool.rewrite.lowering.attention.grouped import grouped_attention
 
 
-def lower_attention_23_24_25(rewritten: Rewritten, em: Emitter) -> Replacement | None:
+def lower_attention_25(rewritten: Rewritten, em: Emitter) -> Replacement | None:
     """Rewrite one Attention; None leaves it to the schema's body.
 
     Refuses values of another element type than the queries, which the body multiplies as they are.
