@@ -6,7 +6,6 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +18,7 @@ from onnx_kvtool.model_io.atomic import replacing
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, OVERFLOW, finfo
-from onnx_kvtool.runtime.kernels.kernel import Array, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Dtype, Named, Value
 
 # Values in a `.npz` file.
 
@@ -28,7 +27,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every member, so that equal values give equal files."""
 
 
-def save_values(target: str | os.PathLike[str], values: Mapping[str, Value]) -> None:
+def save_values(target: str | os.PathLike[str], values: Named) -> None:
     """Write values as a `.npz` file that `numpy.load` reads without pickle, atomically.
 
     Types that numpy lacks are written as raw bytes (`V2` for bfloat16, `V1` for the narrower ones,
@@ -70,7 +69,7 @@ def _plain(name: str, array: Array) -> Array:
         return np.array(texts, np.str_).reshape(array.shape)
     if array.dtype.isbuiltin != 2:
         return array
-    raw: np.dtype[Any] = np.dtype(f"V{array.dtype.itemsize}")
+    raw: Dtype = np.dtype(f"V{array.dtype.itemsize}")
     return np.ascontiguousarray(array).reshape(array.shape).view(raw)
 
 
@@ -142,7 +141,7 @@ def literal_array(data: Any, dtype: ir.DataType) -> Array:
             out of range, or an infinity or NaN that the type does not have.
     """
     leaves, shape = _flat(data)
-    target: np.dtype[Any] = dtype.numpy()
+    target: Dtype = dtype.numpy()
     if dtype == ir.DataType.STRING:
         flat = np.empty(len(leaves), object)
         flat[:] = [_text(leaf) for leaf in leaves]
@@ -192,7 +191,7 @@ def _kind(leaf: Any) -> str:
 
 
 def _floats(leaves: list[Any], dtype: ir.DataType) -> Array:
-    target: np.dtype[Any] = dtype.numpy()
+    target: Dtype = dtype.numpy()
     texts = np.empty(len(leaves), object)
     texts[:] = [_decimals(leaf, dtype) for leaf in leaves]
     with np.errstate(all="ignore"):
@@ -206,7 +205,7 @@ def _floats(leaves: list[Any], dtype: ir.DataType) -> Array:
     return values
 
 
-def _holds(target: np.dtype[Any], meant: float, value: float) -> bool:
+def _holds(target: Dtype, meant: float, value: float) -> bool:
     """Return whether `value` is `meant` rounded, and not the replacement of one out of range."""
     if math.isnan(value):
         return False

@@ -19,7 +19,7 @@ from onnx_kvtool.model_io.model import clone
 from onnx_kvtool.runtime.engine.borrowed import element_type
 from onnx_kvtool.runtime.engine.program import Trace, root
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
-from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.runtime.kernels.kernel import Named, Value
 from onnx_kvtool.symbolic.dimensions import names_in
 from onnx_kvtool.verification.comparison.compare import compare, compare_form
 from onnx_kvtool.verification.report import FirstMismatch, OutputReport
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # The inputs of the first run: given, or drawn to fit the given ones.
 
 
-def plan_with(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
+def plan_with(model: ir.Model, given: Named) -> InputPlan:
     """Return the plan of the inputs of `model`; open types and ranks are those of given values.
 
     Raises:
@@ -61,9 +61,7 @@ def plan_with(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
         raise UsageError(error.message, help=error.help) from error
 
 
-def bound_sizes(
-    known: InputPlan, given: Mapping[str, Value], dims: Mapping[str, int]
-) -> dict[str, int]:
+def bound_sizes(known: InputPlan, given: Named, dims: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes of symbolic dimensions that the user has fixed.
 
     Raises:
@@ -89,7 +87,7 @@ def bound_sizes(
 
 def drawn_feeds(
     known: InputPlan,
-    given: Mapping[str, Value],
+    given: Named,
     missing: Sequence[str],
     seed: int,
     sizes: Mapping[str, int],
@@ -123,7 +121,7 @@ def drawn_feeds(
 # Values that the receiver may change.
 
 
-def apart_from(values: Mapping[str, Value], others: Mapping[str, Value]) -> dict[str, Value]:
+def apart_from(values: Named, others: Named) -> dict[str, Value]:
     """Return values that share no memory with `others`, copied where they may."""
     taken = {id(root(other)) for other in others.values() if isinstance(other, np.ndarray)}
     return {
@@ -147,7 +145,7 @@ def owned(value: Value) -> Any:
 # A first run and the decode steps after it.
 
 
-Watch = Callable[[int, Mapping[str, Value], Mapping[str, Value]], None]
+Watch = Callable[[int, Named, Named], None]
 """Called after each run with its number, its inputs and its outputs, before buffers are reused."""
 
 
@@ -300,7 +298,7 @@ class Versus:
     _seen: dict[str, OutputReport] = field(default_factory=dict)
     _different: set[str] = field(default_factory=set)
 
-    def watch(self, step: int, inputs: Mapping[str, Value], values: Mapping[str, Value]) -> None:
+    def watch(self, step: int, inputs: Named, values: Named) -> None:
         """Compare the outputs of one run.
 
         Raises:

@@ -27,7 +27,7 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import Trait, dtype_name, traits
 from onnx_kvtool.runtime.engine.borrowed import declared_mismatch, element_type
 from onnx_kvtool.runtime.engine.compiler import needed_inputs
-from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.runtime.kernels.kernel import Named, Value
 
 if TYPE_CHECKING:
     from onnx_kvtool.verification.inputs.plan import InputPlan
@@ -135,7 +135,7 @@ def declared_dtype(value: ir.Value) -> ir.DataType | None:
     return value.dtype
 
 
-def check_inputs(model: ir.Model, given: Mapping[str, Value]) -> None:
+def check_inputs(model: ir.Model, given: Named) -> None:
     """Refuse values that the main graph does not have, or that contradict their declaration."""
     known = main_values(model.graph)
     for name, value in given.items():
@@ -219,7 +219,7 @@ def run_model(
     )
 
 
-def _step_plan(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
+def _step_plan(model: ir.Model, given: Named) -> InputPlan:
     """Return the plan of the inputs for decode steps.
 
     Raises:
@@ -240,7 +240,7 @@ def _step_plan(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
     return known
 
 
-def _missing_inputs(part: ir.Model, given: Mapping[str, Value], settings: RunSettings) -> list[str]:
+def _missing_inputs(part: ir.Model, given: Named, settings: RunSettings) -> list[str]:
     """Return the inputs of a part that have to be drawn.
 
     Raises:
@@ -272,7 +272,7 @@ def _declared(value: ir.Value) -> str:
 
 
 def _versus(
-    part: ir.Model, given: Mapping[str, Value], wanted: Sequence[str], settings: RunSettings
+    part: ir.Model, given: Named, wanted: Sequence[str], settings: RunSettings
 ) -> Versus | None:
     if settings.compare is None:
         return None

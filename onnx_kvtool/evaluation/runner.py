@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from onnx_kvtool.runtime.engine.borrowed import element_type
 from onnx_kvtool.runtime.engine.compiler import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator, Run
 from onnx_kvtool.runtime.engine.program import Trace
-from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.runtime.kernels.kernel import Named, Value
 from onnx_kvtool.runtime.sessions import RuntimeName
 
 # The part of a model that computes some of its values from others, as a model of its own.
@@ -29,7 +29,7 @@ def main_values(graph: ir.Graph) -> dict[str, ir.Value]:
     return found
 
 
-def part_of(model: ir.Model, given: Mapping[str, Value], wanted: Sequence[str]) -> ir.Model:
+def part_of(model: ir.Model, given: Named, wanted: Sequence[str]) -> ir.Model:
     """Return a model with the inputs `given` and the outputs `wanted`; nodes keep their indices.
 
     Args:
@@ -58,7 +58,7 @@ def part_of(model: ir.Model, given: Mapping[str, Value], wanted: Sequence[str]) 
     return part
 
 
-def without_rest(part: ir.Model, given: Mapping[str, Value]) -> ir.Model:
+def without_rest(part: ir.Model, given: Named) -> ir.Model:
     """Return a copy of a part with only the nodes and inputs that its outputs need.
 
     Args:
@@ -112,7 +112,7 @@ def _as_input(graph: ir.Graph, value: ir.Value, content: Value) -> ir.Value:
     return new
 
 
-def open_runner(runtime: RuntimeName, part: ir.Model, given: Mapping[str, Value]) -> Runner:
+def open_runner(runtime: RuntimeName, part: ir.Model, given: Named) -> Runner:
     """Load a result of `part_of` in `runtime`; it must not change while the runner is used.
 
     `given` are the values that are fed, without those that are drawn.
@@ -156,7 +156,7 @@ class _Onnxruntime:
 
     borrowed: tuple[Location, ...] = ()
 
-    def __init__(self, part: ir.Model, given: Mapping[str, Value]) -> None:
+    def __init__(self, part: ir.Model, given: Named) -> None:
         from onnx_kvtool.verification.subject import capture
 
         rest = without_rest(part, given)
@@ -171,7 +171,7 @@ class _Onnxruntime:
 
     def run(
         self,
-        inputs: Mapping[str, Value],
+        inputs: Named,
         *,
         give_up: Collection[str] = (),
         observe: Callable[[Trace], None] | None = None,

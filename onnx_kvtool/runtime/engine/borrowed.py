@@ -17,13 +17,13 @@ from onnx_kvtool.ops.schema import OpFacts, tensor_type
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Dtype, Named, Value, Values
 
 # Element types of a node's inputs, checked against its schema.
 
 
 @functools.cache
-def element_type(dtype: np.dtype[np.generic]) -> ir.DataType | None:
+def element_type(dtype: Dtype) -> ir.DataType | None:
     """Return the element type of arrays of `dtype`; None if ONNX has none."""
     if dtype.kind in "OUS":
         return ir.DataType.STRING
@@ -45,7 +45,7 @@ class TypeCheck:
         self._facts = facts
         self._passed: set[tuple[object, ...]] = set()
 
-    def __call__(self, inputs: Sequence[Value]) -> None:
+    def __call__(self, inputs: Values) -> None:
         """Check the types of `inputs`, except those of sequences.
 
         Raises:
@@ -83,7 +83,7 @@ class TypeCheck:
                 raise KernelError(f"`{label}` is {name}, expected {expected} as `{other}`")
         self._passed.add(key)
 
-    def _check_presence(self, inputs: Sequence[Value]) -> None:
+    def _check_presence(self, inputs: Values) -> None:
         facts = self._facts
         for index, formal in enumerate(facts.inputs):
             # An empty optional looks like an absent input.
@@ -145,7 +145,7 @@ def declared_mismatch(declared: ir.Value, value: Value) -> str | None:
 _Check = Callable[[Sequence[Any], Mapping[str, Any]], None]
 
 
-def demand_legal(op: str, inputs: Sequence[Value], attributes: Mapping[str, Value]) -> None:
+def demand_legal(op: str, inputs: Values, attributes: Named) -> None:
     """Refuse illegal operands that onnx.reference would accept.
 
     Their types are those of the schema, and attributes have their defaults.
@@ -266,7 +266,7 @@ class BorrowedNode:
                 help="run the model with `--runtime onnxruntime`",
             ) from error
 
-    def __call__(self, inputs: Sequence[Value]) -> list[Value]:
+    def __call__(self, inputs: Values) -> list[Value]:
         """Compute the node.
 
         Raises:

@@ -32,7 +32,7 @@ from onnx_kvtool.runtime.engine.program import (
 from onnx_kvtool.runtime.engine.weights import bound_attributes, constant, resolve
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.contrib import CONTRIB_KERNELS
-from onnx_kvtool.runtime.kernels.kernel import KernelFunction, Value
+from onnx_kvtool.runtime.kernels.kernel import KernelFunction, Named, Value, Values
 from onnx_kvtool.runtime.kernels.table import find_kernel
 
 # The part of a graph that computes some values from others.
@@ -186,7 +186,7 @@ class Compiler:
         step.outputs = tuple(slots.define(v, value) if v.name else ABSENT for v in node.outputs)
         return step
 
-    def _constant_value(self, node: ir.Node, step: Step, template: Sequence[Value]) -> Value:
+    def _constant_value(self, node: ir.Node, step: Step, template: Values) -> Value:
         """Return the value of a Constant or of a view of a constant; None for others, and errors.
 
         Values that need memory, such as a copy in another order, are computed in each run.
@@ -364,13 +364,11 @@ def _facts(node: ir.Node, opset: int) -> OpFacts | None:
         raise RuntimeUnavailable(error.message, help=error.help) from error
 
 
-def _borrowed(
-    node: BorrowedNode, op: str, facts: OpFacts | None, attributes: Mapping[str, Value]
-) -> Action:
+def _borrowed(node: BorrowedNode, op: str, facts: OpFacts | None, attributes: Named) -> Action:
     """Return an action that runs a node with onnx.reference."""
     check = None if facts is None else type_check(facts)
 
-    def run(inputs: Sequence[Value], *_: object) -> Sequence[Value]:
+    def run(inputs: Values, *_: object) -> Values:
         if check is not None:
             check(inputs)
             demand_legal(op, inputs, attributes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import compress
@@ -19,7 +19,7 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.runtime.engine.borrowed import type_check
 from onnx_kvtool.runtime.engine.program import ABSENT, Program, State, Step
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
-from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.runtime.kernels.kernel import Ints, Value, Values
 
 if TYPE_CHECKING:
     from onnx_kvtool.runtime.engine.compiler import Compiler
@@ -37,7 +37,7 @@ class _Form(NamedTuple):
 
     sizes: _Sizes
     program: Program
-    inputs: tuple[int, ...]
+    inputs: Ints
 
 
 class Derived:
@@ -81,7 +81,7 @@ class Derived:
         for name in self._step.names[0]:
             self._scope.names.fresh(name)
 
-    def __call__(self, inputs: Sequence[Value], _: object, outer: State, __: bool) -> list[Value]:
+    def __call__(self, inputs: Values, _: object, outer: State, __: bool) -> list[Value]:
         """Run the form on the inputs of the node."""
         self._check(inputs)
         state = State(outer.buffers)
@@ -94,7 +94,7 @@ class Derived:
         outer.warnings += [replace(w, location=self._step.location) for w in state.warnings]
         return [None if slot == ABSENT else next(found) for slot in self._step.outputs]
 
-    def _form(self, inputs: Sequence[Value]) -> _Form:
+    def _form(self, inputs: Values) -> _Form:
         """Return a kept form that fits the inputs, or a new one.
 
         Raises:
@@ -122,7 +122,7 @@ class Derived:
             return self._write(inputs, sizes, {**values, **self._constants})
         return kept[-1]
 
-    def _write(self, inputs: Sequence[Value], sizes: _Sizes, constants: _Constants) -> _Form:
+    def _write(self, inputs: Values, sizes: _Sizes, constants: _Constants) -> _Form:
         """Return a new form for inputs of these sizes, with some constants among them."""
         graph = self._scope.graph
         scope = ScopedValues(graph, self._scope, self._scope.names)

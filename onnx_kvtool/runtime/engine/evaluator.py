@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.engine.borrowed import declared_mismatch
 from onnx_kvtool.runtime.engine.compiler import Compiler
 from onnx_kvtool.runtime.engine.program import Buffers, Program, State, Trace, Uncounted
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed
-from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.runtime.kernels.kernel import Named, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Evaluator:
 
     def run(
         self,
-        inputs: Mapping[str, Value],
+        inputs: Named,
         *,
         fetch: Sequence[str] | None = None,
         give_up: Collection[str] = (),

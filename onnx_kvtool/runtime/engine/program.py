@@ -6,7 +6,7 @@ import functools
 import inspect
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +17,15 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.engine.borrowed import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError, OutOfMemory, RunFailed
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Value
+from onnx_kvtool.runtime.kernels.kernel import (
+    Array,
+    Context,
+    Ints,
+    KernelFunction,
+    Named,
+    Value,
+    Values,
+)
 
 # Reference counts of buffers: a kernel may write into a buffer that nobody else reads.
 
@@ -111,9 +119,7 @@ class State:
 class Action(Protocol):
     """Computes the outputs of a node."""
 
-    def __call__(
-        self, inputs: Sequence[Value], captured: Sequence[Value], state: State, in_place: bool, /
-    ) -> Sequence[Value]:
+    def __call__(self, inputs: Values, captured: Values, state: State, in_place: bool, /) -> Values:
         """Compute the outputs of a node.
 
         `captured` has the values of outer graphs that its bodies read, in the order of
@@ -122,7 +128,7 @@ class Action(Protocol):
         ...
 
 
-def _unprepared(*_: object) -> Sequence[Value]:
+def _unprepared(*_: object) -> Values:
     raise AssertionError("a step without an action")
 
 
@@ -145,14 +151,14 @@ class Step:
     """
 
     location: Location
-    inputs: tuple[int, ...]
+    inputs: Ints
     names: tuple[tuple[str, ...], tuple[str, ...]]
     action: Action = _unprepared
-    outputs: tuple[int, ...] = ()
-    captured: tuple[int, ...] = ()
+    outputs: Ints = ()
+    captured: Ints = ()
     runtime: str = "kvtool"
     in_place: int | None = None
-    drops: tuple[int, ...] = ()
+    drops: Ints = ()
     is_done: bool = False
 
 
@@ -171,12 +177,12 @@ class Program:
 
     template: list[Value]
     steps: list[Step]
-    inputs: tuple[int, ...]
-    captured: tuple[int, ...]
-    outputs: tuple[int, ...]
-    left: tuple[int, ...]
+    inputs: Ints
+    captured: Ints
+    outputs: Ints
+    left: Ints
 
-    def run(self, inputs: Sequence[Value], captured: Sequence[Value], state: State) -> list[Value]:
+    def run(self, inputs: Values, captured: Values, state: State) -> list[Value]:
         """Run the graph once on a value per input and per slot of `captured`.
 
         Raises:
@@ -227,7 +233,7 @@ class Program:
         return results
 
 
-def _is_free(inputs: Sequence[Value], position: int, buffers: Buffers) -> bool:
+def _is_free(inputs: Values, position: int, buffers: Buffers) -> bool:
     """Return whether no other value, and no other input, shares the buffer of an input."""
     value = inputs[position]
     if not buffers.is_free(value):
@@ -236,7 +242,7 @@ def _is_free(inputs: Sequence[Value], position: int, buffers: Buffers) -> bool:
     return not any(np.may_share_memory(value, other) for other in others)
 
 
-def _described(step: Step, inputs: Sequence[Value], error: KernelError) -> str:
+def _described(step: Step, inputs: Values, error: KernelError) -> str:
     """Return the error with its place and the inputs."""
     given = ", ".join(
         f"`{name}` {_shape(value)}"
@@ -326,7 +332,7 @@ class BodyProgram:
 
     program: Program
     outputs: tuple[ir.Value, ...]
-    taken: tuple[int, ...]
+    taken: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +358,7 @@ class _BoundBody:
         shape = [dim if isinstance(dim, int) else 0 for dim in declared.shape]
         return np.zeros(shape, declared.dtype.numpy())
 
-    def __call__(self, *inputs: Value, given_up: Collection[int] = ()) -> Sequence[Value]:
+    def __call__(self, *inputs: Value, given_up: Collection[int] = ()) -> Values:
         program = self.body.program
         if len(inputs) != len(program.inputs):
             raise KernelError(
@@ -375,7 +381,7 @@ def _wants_context(function: Callable[..., object]) -> bool:
 
 def call_kernel(
     kernel: KernelFunction,
-    attributes: Mapping[str, Value],
+    attributes: Named,
     bodies: Mapping[str, BodyProgram],
     check: TypeCheck,
     *,
@@ -384,23 +390,19 @@ def call_kernel(
     location: Location,
 ) -> Action:
     """Return an action that calls a kernel; `location` is for warnings."""
-    function: Callable[..., Sequence[Value]] = kernel
+    function: Callable[..., Values] = kernel
     if attributes:
         function = functools.partial(function, **attributes)
     wants_context = _wants_context(kernel)
     if not bodies and not wants_context:
 
-        def run_plain(
-            inputs: Sequence[Value], captured: Sequence[Value], state: State, in_place: bool
-        ) -> Sequence[Value]:
+        def run_plain(inputs: Values, captured: Values, state: State, in_place: bool) -> Values:
             check(inputs)
             return function(*inputs, in_place=True) if in_place else function(*inputs)
 
         return run_plain
 
-    def run(
-        inputs: Sequence[Value], captured: Sequence[Value], state: State, in_place: bool
-    ) -> Sequence[Value]:
+    def run(inputs: Values, captured: Values, state: State, in_place: bool) -> Values:
         check(inputs)
         keywords: dict[str, Value] = {}
         for name, body in bodies.items():
@@ -419,7 +421,7 @@ def call_kernel(
 def call_function(program: Program) -> Action:
     """Return an action that calls a model-local function; missing inputs are absent."""
 
-    def run(inputs: Sequence[Value], _: Sequence[Value], state: State, __: bool) -> Sequence[Value]:
+    def run(inputs: Values, _: Values, state: State, __: bool) -> Values:
         missing = len(program.inputs) - len(inputs)
         return program.run([*inputs, *[None] * missing], (), state)
 

@@ -9,10 +9,10 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.elementwise.unary import apply, erf
-from onnx_kvtool.runtime.kernels.kernel import Array, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_broadcasts
 
-_Consumed = tuple[int, ...] | None
+_Consumed = Ints | None
 
 # How every activation is computed: in float32 or float64, and rounded once.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.kernel import Array, Dtype, Ints
 from onnx_kvtool.runtime.memory import available_memory
 
 # Axes given by attributes and inputs, counted from the front.
@@ -28,9 +27,7 @@ def count_axis(axis: int, rank: int, *, name: str = "axis", of: str = "data") ->
     return axis % rank
 
 
-def count_axes(
-    axes: Iterable[int], rank: int, *, name: str = "axes", of: str = "data"
-) -> tuple[int, ...]:
+def count_axes(axes: Iterable[int], rank: int, *, name: str = "axes", of: str = "data") -> Ints:
     """Return axes counted from the front, in the order given.
 
     Raises:
@@ -75,7 +72,7 @@ _SMALL = 64 << 20
 """Results of at most so many bytes are made without asking the system."""
 
 
-def require_room(sizes: Sequence[int], dtype: np.dtype[Any], what: str = "the result") -> None:
+def require_room(sizes: Sequence[int], dtype: Dtype, what: str = "the result") -> None:
     """Check that there is memory for an array; also for a view, since its readers make copies.
 
     A string counts as one pointer.

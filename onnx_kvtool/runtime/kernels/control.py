@@ -9,7 +9,7 @@ import numpy as np
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
-from onnx_kvtool.runtime.kernels.kernel import Array, Body, Lines, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Body, Ints, Lines, Value, Values
 
 # Conditions of control flow.
 
@@ -146,10 +146,10 @@ def scan_9(
     *initial_state_and_scan_inputs: Array,
     body: Body,
     num_scan_inputs: int,
-    scan_input_axes: tuple[int, ...] | None = None,
-    scan_input_directions: tuple[int, ...] | None = None,
-    scan_output_axes: tuple[int, ...] | None = None,
-    scan_output_directions: tuple[int, ...] | None = None,
+    scan_input_axes: Ints | None = None,
+    scan_input_directions: Ints | None = None,
+    scan_output_axes: Ints | None = None,
+    scan_output_directions: Ints | None = None,
 ) -> tuple[Value, ...]:
     """Run a body once per element along an axis of its inputs.
 
@@ -193,7 +193,7 @@ def scan_8(
     *initial_state_and_scan_inputs: Array,
     body: Body,
     num_scan_inputs: int,
-    directions: tuple[int, ...] | None = None,
+    directions: Ints | None = None,
 ) -> tuple[Value, ...]:
     """Run a body once per row of a batch and per element of the row.
 
@@ -244,7 +244,7 @@ def _states(values: Sequence[Array], scanned: int) -> int:
 
 
 def _run(
-    body: Body, states: Sequence[Value], scanned: Sequence[Array], outputs: int
+    body: Body, states: Values, scanned: Sequence[Array], outputs: int
 ) -> tuple[list[Value], list[Stack]]:
     """Return the last states and the scan outputs; arrays are scanned along their first axis."""
     sizes = {array.shape[0] for array in scanned}
@@ -271,7 +271,7 @@ def _front(arrays: Sequence[Array], axes: Sequence[int], backwards: Sequence[boo
     return found
 
 
-def _listed(name: str, values: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
+def _listed(name: str, values: Ints | None, count: int) -> Ints:
     if values is None:
         return (0,) * count
     if len(values) != count:
@@ -279,7 +279,7 @@ def _listed(name: str, values: tuple[int, ...] | None, count: int) -> tuple[int,
     return values
 
 
-def _directions(name: str, values: tuple[int, ...] | None, count: int) -> tuple[bool, ...]:
+def _directions(name: str, values: Ints | None, count: int) -> tuple[bool, ...]:
     listed = _listed(name, values, count)
     if any(value not in (0, 1) for value in listed):
         raise KernelError(f"`{name}` is {list(listed)}, expected zeros and ones")

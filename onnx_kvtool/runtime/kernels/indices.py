@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
-from onnx_kvtool.runtime.kernels.kernel import Array, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
 
 # Indices along an axis: checked as a whole, and counted from the front.
 
@@ -18,7 +18,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def count_indices(
-    indices: Array, shape: tuple[int, ...], axis: int, *, component: int | None = None
+    indices: Array, shape: Ints, axis: int, *, component: int | None = None
 ) -> Indices:
     """Return indices along one axis counted from the front.
 
@@ -63,7 +63,7 @@ def count_indices(
     return counted
 
 
-def subscript(name: str, position: tuple[int, ...]) -> str:
+def subscript(name: str, position: Ints) -> str:
     """Return how messages name an element: the name in backticks, then its position."""
     return f"`{name}`[{', '.join(map(str, position))}]" if position else f"`{name}`"
 
@@ -97,7 +97,7 @@ def element_axis(data: Array, indices: Array, axis: int) -> int:
     return axis
 
 
-def element_places(indices: Array, shape: tuple[int, ...], axis: int) -> Indices:
+def element_places(indices: Array, shape: Ints, axis: int) -> Indices:
     """Return the place of each element that an index along one axis names.
 
     The other coordinates of the element are those of the index itself: `indices` has the rank of
@@ -121,7 +121,7 @@ def element_places(indices: Array, shape: tuple[int, ...], axis: int) -> Indices
     return places.reshape(-1)
 
 
-def slice_places(indices: Array, shape: tuple[int, ...], *, batch_dims: int = 0) -> Indices:
+def slice_places(indices: Array, shape: Ints, *, batch_dims: int = 0) -> Indices:
     """Return the number of the slice that each tuple of indices names.
 
     Args:
@@ -150,7 +150,7 @@ def slice_places(indices: Array, shape: tuple[int, ...], *, batch_dims: int = 0)
     return np.broadcast_to(places, outer).reshape(-1)
 
 
-def position(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def position(place: int, shape: Ints) -> Ints:
     """Return the coordinates of a place; none in a shape of rank 0."""
     return tuple(int(n) for n in np.unravel_index(place, shape)) if shape else ()
 

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+Dtype = np.dtype[Any]
+
+Ints = tuple[int, ...]
+"""A shape, axes, or the integers of an attribute."""
 
 Value: TypeAlias = Any
 """The value of an edge: an `Array`; a list of values for a sequence; None for an absent input or
 output, and for an empty optional. Strings are arrays of objects. Types that numpy lacks are those
 of ml_dtypes; each element takes at least one byte."""
+
+Values = Sequence[Value]
+"""The inputs or outputs of a node in order."""
+
+Named = Mapping[str, Value]
+"""Values by the names of edges or attributes."""
 
 KernelFunction = Callable[..., tuple[Value, ...]]
 """Inputs positional, under the schema's names; attributes by keyword, under theirs, with the
@@ -44,7 +56,7 @@ class Body(Protocol):
         """
         ...
 
-    def __call__(self, *inputs: Value, given_up: Collection[int] = ()) -> Sequence[Value]:
+    def __call__(self, *inputs: Value, given_up: Collection[int] = ()) -> Values:
         """Run the body once on its inputs in order and return its outputs in order.
 
         The caller will not read the inputs at the positions `given_up` again: an output may lie in

@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, as_doubles, round_to
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
 
 # The equation of Einsum, made explicit.
 
@@ -24,7 +24,7 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Lines
 _ELLIPSIS = "..."
 
 
-def explicit_equation(equation: str, shapes: Sequence[tuple[int, ...]]) -> str:
+def explicit_equation(equation: str, shapes: Sequence[Ints]) -> str:
     """Return an equation with an output term and with letters for the dimensions of ellipses.
 
     By Einsum-12, an ellipsis stands for the same number of dimensions in every term, and these
@@ -82,9 +82,7 @@ def _letters(term: str) -> str:
     return "".join(character for character in term if character in string.ascii_letters)
 
 
-def _check_sizes(
-    terms: Sequence[str], shapes: Sequence[tuple[int, ...]], dots: str, equation: str
-) -> None:
+def _check_sizes(terms: Sequence[str], shapes: Sequence[Ints], dots: str, equation: str) -> None:
     sizes: dict[str, tuple[int, int]] = {}
     for number, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
         if len(term) != len(shape):
@@ -161,9 +159,7 @@ def check_factors(A: Array, B: Array, names: tuple[str, str] = ("A", "B")) -> No
 
 
 @functools.lru_cache(KEPT_SHAPES)
-def _product_shape(
-    left: tuple[int, ...], right: tuple[int, ...], names: tuple[str, str]
-) -> tuple[int, ...]:
+def _product_shape(left: Ints, right: Ints, names: tuple[str, str]) -> Ints:
     a, b = names
     for name, shape in ((a, left), (b, right)):
         if not shape:
@@ -347,7 +343,7 @@ def _centered(quantized: Array, zero_point: Array | None, name: str, *, rows: bo
     return np.asarray(values - _laid_out(zero_point, quantized.shape, name, rows=rows))
 
 
-def _laid_out(values: Array, shape: tuple[int, ...], name: str, *, rows: bool) -> Doubles:
+def _laid_out(values: Array, shape: Ints, name: str, *, rows: bool) -> Doubles:
     """Return a value per tensor, row or column so that it broadcasts to a stack of matrices."""
     doubles = as_doubles(values)
     if values.size == 1:

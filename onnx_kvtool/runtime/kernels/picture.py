@@ -11,7 +11,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers, require_room
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 from onnx_kvtool.runtime.kernels.windows import (
     Sliding,
@@ -22,7 +22,7 @@ from onnx_kvtool.runtime.kernels.windows import (
     sum_pooled,
 )
 
-_Ints = tuple[int, ...] | None
+_Listed = Ints | None
 _SINGLE = np.float32
 
 
@@ -32,10 +32,10 @@ def average_pool(
     auto_pad: str,
     ceil_mode: int = 0,
     count_include_pad: int = 0,
-    dilations: _Ints = None,
-    kernel_shape: tuple[int, ...],
-    pads: _Ints,
-    strides: _Ints,
+    dilations: _Listed = None,
+    kernel_shape: Ints,
+    pads: _Listed,
+    strides: _Listed,
 ) -> tuple[Array]:
     """Compute AveragePool of every version: the mean of each window.
 
@@ -69,11 +69,11 @@ def conv(
     B: Array | None = None,
     *,
     auto_pad: str,
-    dilations: _Ints,
+    dilations: _Listed,
     group: int,
-    kernel_shape: _Ints,
-    pads: _Ints,
-    strides: _Ints,
+    kernel_shape: _Listed,
+    pads: _Listed,
+    strides: _Listed,
 ) -> tuple[Array]:
     """Compute Conv of every version; 16-bit types in float32, rounded once.
 
@@ -106,13 +106,13 @@ def conv_transpose(
     B: Array | None = None,
     *,
     auto_pad: str,
-    dilations: _Ints,
+    dilations: _Listed,
     group: int,
-    kernel_shape: _Ints,
-    output_padding: _Ints,
-    output_shape: _Ints,
-    pads: _Ints,
-    strides: _Ints,
+    kernel_shape: _Listed,
+    output_padding: _Listed,
+    output_shape: _Listed,
+    pads: _Listed,
+    strides: _Listed,
     is_before_11: bool = False,
 ) -> tuple[Array]:
     """Compute ConvTranspose: each element, times the filters, is added to the places around it.
@@ -183,11 +183,11 @@ def lp_pool(
     *,
     auto_pad: str,
     ceil_mode: int = 0,
-    dilations: _Ints = None,
-    kernel_shape: _Ints,
+    dilations: _Listed = None,
+    kernel_shape: _Listed,
     p: float | None,
-    pads: _Ints,
-    strides: _Ints,
+    pads: _Listed,
+    strides: _Listed,
 ) -> tuple[Array]:
     """Compute LpPool of every version: the norm of order `p` of each window.
 
@@ -207,7 +207,7 @@ def global_lp_pool(X: Array, *, p: float | None) -> tuple[Array]:
     return (_norm(X, X.shape[2:], Sliding("VALID", None, None, None), 2 if p is None else p),)
 
 
-def _norm(x: Array, kernel: tuple[int, ...], sliding: Sliding, p: float) -> Array:
+def _norm(x: Array, kernel: Ints, sliding: Sliding, p: float) -> Array:
     if not p > 0:
         raise KernelError(f"`p` is {p}, expected a number above 0")
     powers = np.abs(x.astype(np.float64)) ** p
@@ -219,11 +219,11 @@ def max_pool(
     *,
     auto_pad: str,
     ceil_mode: int = 0,
-    dilations: _Ints = None,
-    kernel_shape: tuple[int, ...],
-    pads: _Ints,
+    dilations: _Listed = None,
+    kernel_shape: Ints,
+    pads: _Listed,
     storage_order: int = 0,
-    strides: _Ints,
+    strides: _Listed,
 ) -> tuple[Array, Array]:
     """Compute MaxPool of every version: the greatest element of each window, and where it is.
 

@@ -13,7 +13,7 @@ from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_intege
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, Ints, KernelFunction, Lines
 
 # ArgMax and ArgMin.
 
@@ -53,16 +53,15 @@ def _positions(
     return np.asarray(size - 1 - found) if select_last_index else found
 
 
-Axes = tuple[int, ...]
-Reduction = Callable[[Array, Axes, bool, Context], Array]
+Reduction = Callable[[Array, Ints, bool, Context], Array]
 """Reduces (data, axes from the front, keepdims, context); the result has the dtype of the data. No
 axes reduce nothing, but steps that are no reduction (squares, logarithms) are still done."""
 
 
-def _in_widened(compute: Callable[[Array, Axes, bool], Any]) -> Reduction:
+def _in_widened(compute: Callable[[Array, Ints, bool], Any]) -> Reduction:
     """Return a reduction that computes in the type that narrow floats are widened to."""
 
-    def reduction(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+    def reduction(data: Array, axes: Ints, keepdims: bool, context: Context) -> Array:
         return narrowed(compute(widened(data), axes, keepdims), data.dtype)
 
     return reduction
@@ -72,7 +71,7 @@ def _in_widened(compute: Callable[[Array, Axes, bool], Any]) -> Reduction:
 
 
 @_in_widened
-def maximum(numbers: Array, axes: Axes, keepdims: bool) -> Any:
+def maximum(numbers: Array, axes: Ints, keepdims: bool) -> Any:
     """Take the greatest element; of nothing, -infinity or the least number of the type.
 
     NaN wins, which the text does not mention; false is less than true.
@@ -81,7 +80,7 @@ def maximum(numbers: Array, axes: Axes, keepdims: bool) -> Any:
 
 
 @_in_widened
-def minimum(numbers: Array, axes: Axes, keepdims: bool) -> Any:
+def minimum(numbers: Array, axes: Ints, keepdims: bool) -> Any:
     """Take the least element; of nothing, infinity or the greatest number of the type.
 
     NaN wins, which the text does not mention; false is less than true.
@@ -89,7 +88,7 @@ def minimum(numbers: Array, axes: Axes, keepdims: bool) -> Any:
     return np.min(numbers, axes, keepdims=keepdims, initial=_edge(numbers.dtype, least=False))
 
 
-def _edge(dtype: np.dtype[np.generic], *, least: bool) -> Any:
+def _edge(dtype: Dtype, *, least: bool) -> Any:
     if dtype == np.bool_:
         return not least
     if dtype in INTEGER_RANGES:
@@ -103,12 +102,12 @@ def _edge(dtype: np.dtype[np.generic], *, least: bool) -> Any:
 def axes_by_attribute(reduction: Reduction) -> KernelFunction:
     """Return a kernel of the versions whose axes are an attribute.
 
-    Axes that are absent or an empty list are all axes. Negative axes, which version 1 does not
+    Ints that are absent or an empty list are all axes. Negative axes, which version 1 does not
     mention, count from the back.
     """
 
     def kernel(
-        data: Array, *, axes: tuple[int, ...] | None = None, keepdims: int = 1, context: Context
+        data: Array, *, axes: Ints | None = None, keepdims: int = 1, context: Context
     ) -> tuple[Array]:
         chosen = count_axes(axes, data.ndim) if axes else tuple(range(data.ndim))
         return (_reduce(reduction, data, chosen, keepdims, context),)
@@ -119,7 +118,7 @@ def axes_by_attribute(reduction: Reduction) -> KernelFunction:
 def axes_by_input(reduction: Reduction) -> KernelFunction:
     """Return a kernel of the versions whose axes are an input.
 
-    Axes that are absent or empty are all axes, or none where `noop_with_empty_axes` says so.
+    Ints that are absent or empty are all axes, or none where `noop_with_empty_axes` says so.
     """
 
     def kernel(
@@ -141,7 +140,7 @@ def axes_by_input(reduction: Reduction) -> KernelFunction:
 
 
 def _reduce(
-    reduction: Reduction, data: Array, axes: tuple[int, ...], keepdims: int, context: Context
+    reduction: Reduction, data: Array, axes: Ints, keepdims: int, context: Context
 ) -> Array:
     return np.asarray(reduction(data, axes, keepdims != 0, context), data.dtype)
 
@@ -150,12 +149,12 @@ def _reduce(
 
 
 @_in_widened
-def sum_(numbers: Array, axes: Axes, keepdims: bool) -> Any:
+def sum_(numbers: Array, axes: Ints, keepdims: bool) -> Any:
     """Add; 0 of nothing. Integers wrap around; narrow floats are added in float32."""
     return _sum(numbers, axes, keepdims)
 
 
-def mean(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+def mean(data: Array, axes: Ints, keepdims: bool, context: Context) -> Array:
     """Add and divide by the number of elements; integers are truncated towards zero.
 
     Sums of integers are taken in 64 bits. The mean of nothing, which the text leaves undefined, is
@@ -179,24 +178,24 @@ def mean(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
 
 
 @_in_widened
-def prod(numbers: Array, axes: Axes, keepdims: bool) -> Any:
+def prod(numbers: Array, axes: Ints, keepdims: bool) -> Any:
     """Multiply; 1 of nothing. Integers wrap around; narrow floats are multiplied in float32."""
     return np.prod(numbers, axes, numbers.dtype, keepdims=keepdims)
 
 
 @_in_widened
-def l1(numbers: Array, axes: Axes, keepdims: bool) -> Any:
+def l1(numbers: Array, axes: Ints, keepdims: bool) -> Any:
     """Add absolute values; 0 of nothing. As `sum_` otherwise."""
     return _sum(np.abs(numbers), axes, keepdims)
 
 
 @_in_widened
-def sum_square(numbers: Array, axes: Axes, keepdims: bool) -> Any:
+def sum_square(numbers: Array, axes: Ints, keepdims: bool) -> Any:
     """Add squares; 0 of nothing. As `sum_` otherwise."""
     return _sum(np.square(numbers), axes, keepdims)
 
 
-def l2(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+def l2(data: Array, axes: Ints, keepdims: bool, context: Context) -> Array:
     """Take the root of the sum of squares; 0 of nothing.
 
     Narrow floats and float32 are computed in float64, where the squares cannot overflow; so are
@@ -206,7 +205,7 @@ def l2(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
     return convert(np.sqrt(_sum(squares, axes, keepdims)), data.dtype, warn=context.warn)
 
 
-def log_sum(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+def log_sum(data: Array, axes: Ints, keepdims: bool, context: Context) -> Array:
     """Take the logarithm of the sum; -infinity of nothing, where the type has it.
 
     Narrow floats are computed in float32, integers in float64 and truncated.
@@ -215,7 +214,7 @@ def log_sum(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
     return convert(np.asarray(np.log(_sum(wide, axes, keepdims))), data.dtype, warn=context.warn)
 
 
-def log_sum_exp(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+def log_sum_exp(data: Array, axes: Ints, keepdims: bool, context: Context) -> Array:
     """Take the logarithm of the sum of exponentials; -infinity of nothing, where the type has it.
 
     The greatest element is taken out before the exponential, which cannot overflow then. Narrow
@@ -229,11 +228,11 @@ def log_sum_exp(data: Array, axes: Axes, keepdims: bool, context: Context) -> Ar
     return convert(np.asarray(result), data.dtype, warn=context.warn)
 
 
-def _sum(numbers: Array, axes: Axes, keepdims: bool) -> Array:
+def _sum(numbers: Array, axes: Ints, keepdims: bool) -> Array:
     return np.asarray(np.sum(numbers, axes, numbers.dtype, keepdims=keepdims))
 
 
-def _along(data: Array, axes: Axes) -> str:
+def _along(data: Array, axes: Ints) -> str:
     return f"`data` has shape {data.shape}, reduced along {axes}"
 
 

@@ -23,7 +23,7 @@ from onnx_kvtool.runtime.kernels.attention.scores import (
     without_padding,
 )
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Ints, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import (
     Reals,
     check_shape,
@@ -244,7 +244,7 @@ def rotary_embedding_23(
     return (result.reshape(X.shape),)
 
 
-def _split(shape: tuple[int, ...], heads: int | None) -> tuple[int, tuple[int, ...]]:
+def _split(shape: Ints, heads: int | None) -> tuple[int, Ints]:
     """Return the axis of the heads and the shape of X as (B, L, H, D), or its own of four."""
     if len(shape) == 4:
         if heads and heads != shape[1]:
@@ -286,7 +286,7 @@ def _rows(
     return widened(cos.take(indices, axis=0)), widened(sin.take(indices, axis=0))
 
 
-def _out_of_range(indices: npt.NDArray[np.int64], name: str, shape: tuple[int, ...]) -> KernelError:
+def _out_of_range(indices: npt.NDArray[np.int64], name: str, shape: Ints) -> KernelError:
     """Return the error for the first position that a cache has no row for."""
     batch, token = np.argwhere((indices < 0) | (indices >= shape[0]))[0].tolist()
     return KernelError(

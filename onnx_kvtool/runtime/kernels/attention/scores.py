@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.binary import is_narrow, widened
-from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.kernel import Array, Bools, Dtype
 from onnx_kvtool.runtime.kernels.normalization.layer import (
     Reals,
     check_broadcasts,
@@ -277,7 +277,7 @@ def _allowed(
     return allowed
 
 
-def _as_bias(allowed: _Bools, dtype: np.dtype[Any]) -> Reals:
+def _as_bias(allowed: _Bools, dtype: Dtype) -> Reals:
     bias = np.zeros(allowed.shape, dtype)
     bias[~allowed] = -np.inf
     return bias
@@ -400,7 +400,7 @@ def raw_scores(operands: Operands, scale: float) -> Reals:
     return rounded(scores.reshape(operands.scores_shape), dtype)
 
 
-def capped(scores: Reals, softcap: float, dtype: np.dtype[Any]) -> Reals:
+def capped(scores: Reals, softcap: float, dtype: Dtype) -> Reals:
     """Return softcap * tanh(scores / softcap), or the scores for a softcap of 0."""
     if not softcap:
         return scores
@@ -411,9 +411,9 @@ def capped(scores: Reals, softcap: float, dtype: np.dtype[Any]) -> Reals:
 
 def attention_weights(
     scores: Reals,
-    empty: npt.NDArray[np.bool_] | None,
-    dtype: np.dtype[Any],
-    precision: np.dtype[Any],
+    empty: Bools | None,
+    dtype: Dtype,
+    precision: Dtype,
 ) -> Reals:
     """Return the softmax of the scores over the keys.
 
@@ -440,9 +440,7 @@ def attention_weights(
     return rounded(rounded(values, precision), dtype).astype(_computed(dtype), copy=False)
 
 
-def weighted_values(
-    weights: Reals, operands: Operands, empty: npt.NDArray[np.bool_] | None
-) -> Array:
+def weighted_values(weights: Reals, operands: Operands, empty: Bools | None) -> Array:
     """Return weights V, (B, H, L, E), of the element type of the query; 0 where no key is seen."""
     value = widened(operands.value)
     dtype = operands.query.dtype
@@ -454,12 +452,12 @@ def weighted_values(
     return output
 
 
-def _in(values: Reals, precision: np.dtype[Any]) -> Reals:
+def _in(values: Reals, precision: Dtype) -> Reals:
     """Return values rounded to a type, in the type of its arithmetic."""
     return rounded(values.astype(_computed(precision), copy=False), precision)
 
 
-def _computed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _computed(dtype: Dtype) -> Dtype:
     return np.dtype(np.float32) if is_narrow(dtype) else dtype
 
 

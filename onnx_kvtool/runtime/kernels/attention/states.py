@@ -9,7 +9,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.attention.scores import split_heads
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
 # LinearAttention-27: attention by a state that each token updates.
@@ -111,7 +111,7 @@ def _check_rule(rule: str, decay: Array | None, beta: Array | None) -> None:
             raise KernelError(f"`{name}` is {state}, but the rule `{rule}` {need}")
 
 
-def _decay(decay: Array, shape: tuple[int, ...]) -> Reals:
+def _decay(decay: Array, shape: Ints) -> Reals:
     """Return the decay as (B, KV, T, 1 or D)."""
     batch, heads, tokens, size = shape
     if decay.shape not in ((batch, tokens, heads), (batch, tokens, heads * size)):
@@ -122,7 +122,7 @@ def _decay(decay: Array, shape: tuple[int, ...]) -> Reals:
     return split_heads(decay, "decay", heads, "kv_num_heads").astype(np.float32)
 
 
-def _beta(beta: Array, shape: tuple[int, ...]) -> Reals:
+def _beta(beta: Array, shape: Ints) -> Reals:
     """Return the rate as (B, KV or 1, T, 1)."""
     batch, heads, tokens, _ = shape
     if beta.shape not in ((batch, tokens, heads), (batch, tokens, 1)):

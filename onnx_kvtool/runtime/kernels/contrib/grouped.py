@@ -17,7 +17,7 @@ from onnx_kvtool.runtime.kernels.attention.scores import (
     weighted_values,
 )
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.kernel import Array, Bools
 from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 # What is not implemented.
@@ -328,9 +328,6 @@ def read_window(past_key: Array | None, window: int | None, qk_output: int) -> W
 # The arithmetic of GroupQueryAttention.
 
 
-_Bools = npt.NDArray[np.bool_]
-
-
 class Softmax(NamedTuple):
     """The parameters of the softmax.
 
@@ -393,7 +390,7 @@ def attended(
     return output, shown
 
 
-def _seen(length: int, past: int, valid: int, softmax: Softmax) -> _Bools:
+def _seen(length: int, past: int, valid: int, softmax: Softmax) -> Bools:
     """Return whether a query sees a key: (L, valid)."""
     keys, rows = np.arange(valid), past + np.arange(length)[:, None]
     seen = np.ones((length, valid), np.bool_)

@@ -24,7 +24,7 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import (
     round_to_scale,
     to_integers,
 )
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, Lines
 
 # Conversion between numbers and strings.
 
@@ -60,9 +60,7 @@ def _write_float(number: np.floating[Any]) -> str:
     return np.format_float_positional(number, unique=True, trim="0")
 
 
-def from_strings(
-    x: Array, dtype: np.dtype[np.generic], *, to_round: bool = False
-) -> tuple[Array, str | None]:
+def from_strings(x: Array, dtype: Dtype, *, to_round: bool = False) -> tuple[Array, str | None]:
     """Return the numbers in strings, rounded once to their type.
 
     Decimal literals with or without an exponent are read, and INF, +INF, -INF and NaN in any case,
@@ -139,7 +137,7 @@ def _fraction(text: str, where: str) -> Fraction:
 
 def convert(
     x: Array,
-    dtype: np.dtype[np.generic],
+    dtype: Dtype,
     *,
     saturate: bool = True,
     round_mode: str = "up",
@@ -189,7 +187,7 @@ def convert(
     return round_to(x, dtype, saturate=saturate)
 
 
-def element_dtype(element_type: int, name: str) -> np.dtype[np.generic]:
+def element_dtype(element_type: int, name: str) -> Dtype:
     """Return the dtype of an element type of ONNX.
 
     Raises:
@@ -203,7 +201,7 @@ def element_dtype(element_type: int, name: str) -> np.dtype[np.generic]:
 
 def _parse(
     x: Array,
-    dtype: np.dtype[np.generic],
+    dtype: Dtype,
     saturate: bool,
     round_mode: str,
     tell: Callable[[str], None],
@@ -219,9 +217,7 @@ def _parse(
     return convert(numbers, dtype, saturate=saturate, round_mode=round_mode, warn=tell)
 
 
-def _tell_first(
-    x: Array, undefined: Array, dtype: np.dtype[np.generic], tell: Callable[[str], None]
-) -> None:
+def _tell_first(x: Array, undefined: Array, dtype: Dtype, tell: Callable[[str], None]) -> None:
     count = int(np.count_nonzero(undefined))
     if count == 0:
         return

@@ -18,7 +18,7 @@ from onnx_kvtool.runtime.kernels.conversion.rounding import (
     round_to,
     to_integers,
 )
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, Lines
 
 # The scales and zero points of QuantizeLinear and DequantizeLinear, broadcast to the input.
 
@@ -118,7 +118,7 @@ def dynamic_quantize_linear_11(x: Array, *, context: Context) -> tuple[Array, Ar
     return y, y_scale, y_zero_point
 
 
-def _output_dtype(zero_point: Array | None, output_dtype: int) -> np.dtype[np.generic]:
+def _output_dtype(zero_point: Array | None, output_dtype: int) -> Dtype:
     wanted = element_dtype(output_dtype, "output_dtype") if output_dtype else None
     if zero_point is not None and wanted not in (None, zero_point.dtype):
         raise KernelError(
@@ -130,7 +130,7 @@ def _output_dtype(zero_point: Array | None, output_dtype: int) -> np.dtype[np.ge
     return dtype
 
 
-def _division_dtype(scale: np.dtype[np.generic], precision: int) -> np.dtype[np.generic]:
+def _division_dtype(scale: Dtype, precision: int) -> Dtype:
     if precision:
         return element_dtype(precision, "precision")
     if scale == np.int32:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.kernel import Array, Dtype
 
 # The element types of which numbers are rounded here.
 
@@ -19,7 +19,7 @@ finfo: Any = ml_dtypes.finfo
 _iinfo: Any = ml_dtypes.iinfo
 Overflow = Literal["infinity", "float8", "largest"]
 
-OVERFLOW: dict[np.dtype[np.generic], Overflow] = {
+OVERFLOW: dict[Dtype, Overflow] = {
     np.dtype(np.float16): "infinity",
     np.dtype(ml_dtypes.bfloat16): "infinity",
     np.dtype(ml_dtypes.float8_e4m3fn): "float8",
@@ -34,7 +34,7 @@ OVERFLOW: dict[np.dtype[np.generic], Overflow] = {
 than the largest one: infinity; by the tables of Cast for float 8, where the attribute `saturate`
 decides; or the largest one, for types without infinity and NaN."""
 
-INTEGER_RANGES: dict[np.dtype[np.generic], tuple[int, int]] = {
+INTEGER_RANGES: dict[Dtype, tuple[int, int]] = {
     np.dtype(kind): (int(_iinfo(kind).min), int(_iinfo(kind).max))
     for kind in (
         *(ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4, np.int8, np.uint8),
@@ -44,12 +44,12 @@ INTEGER_RANGES: dict[np.dtype[np.generic], tuple[int, int]] = {
 """The least and the greatest number of each integer type."""
 
 
-def is_float(dtype: np.dtype[np.generic]) -> bool:
+def is_float(dtype: Dtype) -> bool:
     """Return whether a dtype is a real floating-point type, of numpy or of ml_dtypes."""
     return dtype.kind == "f" or dtype in OVERFLOW or dtype == ml_dtypes.float8_e8m0fnu
 
 
-def is_integer(dtype: np.dtype[np.generic]) -> bool:
+def is_integer(dtype: Dtype) -> bool:
     """Return whether a dtype is an integer type, of numpy or of ml_dtypes; bool is none."""
     return dtype in INTEGER_RANGES
 
@@ -83,7 +83,7 @@ def as_doubles(x: Array) -> Doubles:
     return np.asarray(whole, np.float64)
 
 
-def round_to(x: Array, dtype: np.dtype[np.generic], *, saturate: bool = True) -> Array:
+def round_to(x: Array, dtype: Dtype, *, saturate: bool = True) -> Array:
     """Return numbers rounded once to a type of `OVERFLOW` or to float32 or float64.
 
     Float 8 types follow the tables of Cast-25. For numbers out of range, other types give infinity;
@@ -106,11 +106,11 @@ def round_to(x: Array, dtype: np.dtype[np.generic], *, saturate: bool = True) ->
     return _round(as_doubles(x), dtype, saturate)
 
 
-def _fits_float32(dtype: np.dtype[np.generic]) -> bool:
+def _fits_float32(dtype: Dtype) -> bool:
     return dtype in OVERFLOW or dtype in (np.float32, np.bool_, ml_dtypes.float8_e8m0fnu)
 
 
-def _round(x: Doubles, dtype: np.dtype[np.generic], saturate: bool) -> Array:
+def _round(x: Doubles, dtype: Dtype, saturate: bool) -> Array:
     limits = finfo(dtype)
     overflow, largest = OVERFLOW[dtype], float(limits.max)
     _, exponent = np.frexp(x)  # 2^(exponent-1) <= |x| < 2^exponent
@@ -129,7 +129,7 @@ def _round(x: Doubles, dtype: np.dtype[np.generic], saturate: bool) -> Array:
 # Conversion to integer types.
 
 
-def to_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
+def to_integers(x: Array, dtype: Dtype) -> Array:
     """Return numbers as an integer type of `INTEGER_RANGES`.
 
     Integers lose their higher bits, as Cast says. Floats are truncated towards zero. Cast leaves
@@ -153,7 +153,7 @@ def to_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
     return _through(whole, 64 if highest >= 2**31 else 32).astype(dtype)
 
 
-def beyond_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
+def beyond_integers(x: Array, dtype: Dtype) -> Array:
     """Return whether floats have no integer of a type: NaN, infinite or out of range."""
     if not _leaves(x, dtype):
         return np.zeros(x.shape, np.bool_)
@@ -163,7 +163,7 @@ def beyond_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
     return np.asarray(~((whole >= float(least)) & (whole < float(highest + 1))))
 
 
-def _leaves(x: Array, dtype: np.dtype[np.generic]) -> bool:
+def _leaves(x: Array, dtype: Dtype) -> bool:
     """Return whether any element is out of range or NaN; the least and the greatest show it."""
     if x.size == 0:
         return False

@@ -12,7 +12,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import OVERFLOW, widen_half
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, Ints, KernelFunction, Lines
 
 # Multidirectional broadcasting, with a message that names the axis that does not fit.
 #
@@ -20,7 +20,7 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, L
 
 
 @functools.lru_cache(KEPT_SHAPES)
-def broadcast_shape(shapes: tuple[tuple[int, ...], ...], names: tuple[str, ...]) -> tuple[int, ...]:
+def broadcast_shape(shapes: tuple[Ints, ...], names: tuple[str, ...]) -> Ints:
     """Return the shape that all shapes broadcast to, aligned at their last axes.
 
     Raises:
@@ -86,7 +86,7 @@ def bit_shift_11(X: Array, Y: Array, *, direction: str) -> tuple[Array]:
 _HALF = np.dtype(np.float16)
 
 
-def is_narrow(dtype: np.dtype[np.generic]) -> bool:
+def is_narrow(dtype: Dtype) -> bool:
     """Return whether a dtype is a float below 32 bits: float16, bfloat16, float 8 and narrower."""
     return dtype in OVERFLOW
 
@@ -98,7 +98,7 @@ def widened(x: Array) -> Array:
     return x.astype(np.float32) if is_narrow(x.dtype) else x
 
 
-def narrowed(x: Array, dtype: np.dtype[np.generic]) -> Array:
+def narrowed(x: Array, dtype: Dtype) -> Array:
     """Return results in the dtype of the operands, rounded from float32 if that is narrow."""
     return np.asarray(x).astype(dtype, copy=False)
 
@@ -228,9 +228,7 @@ def pow_7(X: Array, Y: Array, *, context: Context) -> tuple[Array]:
     return (convert(np.asarray(np.power(X.astype(wide), Y.astype(wide))), X.dtype),)
 
 
-def _working_dtype(
-    base: np.dtype[np.generic], exponent: np.dtype[np.generic]
-) -> np.dtype[np.generic]:
+def _working_dtype(base: Dtype, exponent: Dtype) -> Dtype:
     """Return float32 where both fit it, else float64; an integer exponent of 32 bits does not."""
     small = exponent.itemsize <= 2 or exponent == np.float32
     return np.dtype(np.float32 if small and base.itemsize <= 4 else np.float64)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, finfo
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, KernelFunction, Lines
 
 # Operators of one operand that numpy computes as ONNX wants them.
 
@@ -88,7 +88,7 @@ def clip_11(
     return (_limit(input, low, high),)
 
 
-def _limits(dtype: np.dtype[np.generic]) -> tuple[Array, Array]:
+def _limits(dtype: Dtype) -> tuple[Array, Array]:
     if dtype in INTEGER_RANGES:
         least, greatest = INTEGER_RANGES[dtype]
         return np.asarray(least, dtype), np.asarray(greatest, dtype)

@@ -11,7 +11,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers, require_room
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
 
 # Constant and ConstantOfShape, all versions.
 
@@ -23,7 +23,7 @@ def constant_1(
     value_float: float | None = None,
     value_floats: tuple[float, ...] | None = None,
     value_int: int | None = None,
-    value_ints: tuple[int, ...] | None = None,
+    value_ints: Ints | None = None,
     value_string: str | None = None,
     value_strings: tuple[str, ...] | None = None,
 ) -> tuple[Array]:

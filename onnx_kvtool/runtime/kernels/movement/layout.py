@@ -10,7 +10,7 @@ import numpy as np
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, read_integers, require_axes, require_room
-from onnx_kvtool.runtime.kernels.kernel import Array, Lines, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines, Value
 
 # Reshape-5 and later, and Flatten.
 
@@ -92,7 +92,7 @@ def flatten_11(input: Array, *, axis: int) -> tuple[Array]:
 # Squeeze and Unsqueeze, all versions.
 
 
-def squeeze_1(data: Array, *, axes: tuple[int, ...] | None) -> tuple[Array]:
+def squeeze_1(data: Array, *, axes: Ints | None) -> tuple[Array]:
     """Drop dimensions of size 1; see `squeeze_13`.
 
     Negative axes, which version 1 does not mention, count from the back, as in onnxruntime 1.32.
@@ -114,7 +114,7 @@ def squeeze_13(data: Array, axes: Array | None = None) -> tuple[Array]:
     return _squeeze(data, None if axes is None else read_integers(axes, "axes", or_scalar=True))
 
 
-def unsqueeze_1(data: Array, *, axes: tuple[int, ...]) -> tuple[Array]:
+def unsqueeze_1(data: Array, *, axes: Ints) -> tuple[Array]:
     """Insert dimensions of size 1; see `unsqueeze_13`, and `squeeze_1` for negative axes."""
     return _unsqueeze(data, axes)
 
@@ -202,7 +202,7 @@ def tile(input: Array, repeats: Array) -> tuple[Array]:
 # Transpose-1 and later.
 
 
-def transpose(data: Array, *, perm: tuple[int, ...] | None) -> tuple[Array]:
+def transpose(data: Array, *, perm: Ints | None) -> tuple[Array]:
     """Permute the axes of `data`, or reverse them without `perm`.
 
     The text knows no negative axes here.

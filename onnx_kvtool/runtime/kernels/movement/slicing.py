@@ -11,7 +11,7 @@ import numpy as np
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_integers, require_room
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Ints, Lines
 
 # Slice-1, -10, -11 and -13.
 
@@ -19,9 +19,9 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
 def slice_1(
     data: Array,
     *,
-    starts: tuple[int, ...],
-    ends: tuple[int, ...],
-    axes: tuple[int, ...] | None,
+    starts: Ints,
+    ends: Ints,
+    axes: Ints | None,
 ) -> tuple[Array]:
     """Take every element from a start to an end on some axes; see `slice_10`."""
     return _slice(data, starts, ends, axes, None)
@@ -94,7 +94,7 @@ def _slice(
 def split_2(
     input: Array,
     *,
-    split: tuple[int, ...] | None,
+    split: Ints | None,
     axis: int,
     context: Context,
 ) -> tuple[Array, ...]:
@@ -219,7 +219,7 @@ def concat(*inputs: Array, axis: int) -> tuple[Array]:
 _MODES = ("constant", "reflect", "edge")
 
 
-def pad_2(data: Array, *, pads: tuple[int, ...], mode: str, value: float) -> tuple[Array]:
+def pad_2(data: Array, *, pads: Ints, mode: str, value: float) -> tuple[Array]:
     """Add or remove elements at the ends of all axes; see `pad_19`.
 
     `value` is rounded to the dtype of `data`.

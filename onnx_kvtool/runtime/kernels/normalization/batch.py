@@ -11,7 +11,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Ints, KernelFunction, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import (
     Reals,
     check_rank,
@@ -101,7 +101,7 @@ def _channels(x: Array) -> int:
     return 1 if x.ndim == 1 else x.shape[1]
 
 
-def _checked(x: Array, shape: tuple[int, ...], given: dict[str, Array]) -> list[Reals]:
+def _checked(x: Array, shape: Ints, given: dict[str, Array]) -> list[Reals]:
     """Return the operands in a shape that broadcasts to X."""
     for name, array in given.items():
         check_shape(name, array.shape, shape, f"channels of `X` with shape {x.shape}")
@@ -171,7 +171,7 @@ _EPSILON = 1e-9
 """Added to the standard deviation by the schema's function body; the formula has none."""
 
 
-def mean_variance_normalization_9(X: Array, *, axes: tuple[int, ...]) -> tuple[Array]:
+def mean_variance_normalization_9(X: Array, *, axes: Ints) -> tuple[Array]:
     """Compute (X - mean) / (standard deviation + 1e-9), so that constants become zero.
 
     16-bit types are computed in float32 and rounded once.

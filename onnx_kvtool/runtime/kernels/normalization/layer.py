@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, count_axis
 from onnx_kvtool.runtime.kernels.conversion.rounding import round_to_half
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Dtype, Ints, Lines
 
 # Rounding to a type between two steps that are computed in another.
 
@@ -22,7 +22,7 @@ Reals: TypeAlias = Array
 """Values in a type that numpy computes in: float32 or float64."""
 
 
-def rounded(values: Reals, dtype: np.dtype[Any]) -> Reals:
+def rounded(values: Reals, dtype: Dtype) -> Reals:
     """Return values rounded to an element type, but still in the type of the computation.
 
     The result is `values` itself where they have that type.
@@ -35,7 +35,7 @@ def rounded(values: Reals, dtype: np.dtype[Any]) -> Reals:
 
 
 @functools.cache
-def floating_type(number: int, attribute: str) -> np.dtype[Any]:
+def floating_type(number: int, attribute: str) -> Dtype:
     """Return the dtype of an element type that an attribute names.
 
     Raises:
@@ -74,9 +74,7 @@ class Standardized(NamedTuple):
     inverse: Reals
 
 
-def standardize(
-    x: Reals, axes: tuple[int, ...], epsilon: float, stash: np.dtype[Any]
-) -> Standardized:
+def standardize(x: Reals, axes: Ints, epsilon: float, stash: Dtype) -> Standardized:
     """Standardize over some axes, with the variance as the mean squared distance from the mean.
 
     The function bodies of onnx 1.23.2 take the mean of squares less the square of the mean, which
@@ -92,7 +90,7 @@ def standardize(
     return Standardized(rounded(distance * inverse, stash), mean, inverse)
 
 
-def mean_over(x: Reals, axes: tuple[int, ...]) -> Reals:
+def mean_over(x: Reals, axes: Ints) -> Reals:
     """Return the mean over some axes, which stay with length 1; over none of them, NaN."""
     count = x.dtype.type(math.prod([x.shape[axis] for axis in axes]))
     return np.asarray(np.add.reduce(x, axis=axes, keepdims=True) / count)
@@ -101,11 +99,8 @@ def mean_over(x: Reals, axes: tuple[int, ...]) -> Reals:
 # Checks of shapes that several kernels share.
 
 
-Shape = tuple[int, ...]
-
-
 @functools.lru_cache(KEPT_SHAPES)
-def check_broadcasts(name: str, shape: Shape, target_name: str, target: Shape) -> None:
+def check_broadcasts(name: str, shape: Ints, target_name: str, target: Ints) -> None:
     """Check that a shape is unidirectionally broadcastable to another.
 
     Raises:
@@ -119,7 +114,7 @@ def check_broadcasts(name: str, shape: Shape, target_name: str, target: Shape) -
         )
 
 
-def check_rank(name: str, shape: Shape, least: int, layout: str) -> None:
+def check_rank(name: str, shape: Ints, least: int, layout: str) -> None:
     """Check that a shape has a least rank.
 
     Raises:
@@ -131,7 +126,7 @@ def check_rank(name: str, shape: Shape, least: int, layout: str) -> None:
         )
 
 
-def check_shape(name: str, shape: Shape, expected: Shape, why: str) -> None:
+def check_shape(name: str, shape: Ints, expected: Ints, why: str) -> None:
     """Check that a shape is what it has to be.
 
     Raises:
@@ -255,7 +250,7 @@ def instance_normalization_1(
     B: Array,
     *,
     epsilon: float,
-    consumed_inputs: tuple[int, ...] | None = None,
+    consumed_inputs: Ints | None = None,
 ) -> tuple[Array]:
     """Standardize each channel of each instance, then scale and shift it, rounded once at the end.
 
@@ -282,7 +277,7 @@ def _check_groups(x: Array, groups: int) -> None:
         )
 
 
-def _in_groups(x: Reals, groups: int, epsilon: float, stash: np.dtype[np.generic]) -> Reals:
+def _in_groups(x: Reals, groups: int, epsilon: float, stash: Dtype) -> Reals:
     split = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
     axes = tuple(range(2, split.ndim))
     return standardize(split, axes, epsilon, stash).normalized.reshape(x.shape)

@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.kernels.indices import (
     slice_places,
     subscript,
 )
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, Lines
 
 # Writing elements or slices to places in one pass: reductions, duplicates, buffers.
 
@@ -34,7 +34,7 @@ _WIDE = 64
 _ROUNDS = 16
 
 
-def _check_reduction(reduction: str, dtype: np.dtype[np.generic], context: Context | None) -> None:
+def _check_reduction(reduction: str, dtype: Dtype, context: Context | None) -> None:
     """Check that the version has a reduction, and that it has a meaning for the dtype.
 
     Raises:

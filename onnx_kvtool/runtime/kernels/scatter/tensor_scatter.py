@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, count_axis
-from onnx_kvtool.runtime.kernels.kernel import Array, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
 from onnx_kvtool.runtime.kernels.scatter.scatter import destination
 
 
@@ -93,7 +93,7 @@ def _write_rows(
 
 
 @functools.lru_cache(KEPT_SHAPES)
-def _sequence_axis(past: tuple[int, ...], new: tuple[int, ...], axis: int) -> int:
+def _sequence_axis(past: Ints, new: Ints, axis: int) -> int:
     """Return the sequence axis counted from the front, if the operands fit each other."""
     rank = len(past)
     if len(new) != rank:
