@@ -49,6 +49,12 @@ def test_products_without_common_parts_are_kept() -> None:
     assert all(atom.is_pinned for size in (*left, *right) for atom in size.atoms())
 
 
+def test_products_of_no_elements_are_kept() -> None:
+    left, right = [Size(5), Size(0)], [Size(0), Size(3)]
+    factor(left, right)
+    assert all(atom.is_pinned for size in (*left, *right) for atom in size.atoms())
+
+
 def test_what_is_pinned_stays_pinned_in_its_parts() -> None:
     whole, part = Size(24), Size(8)
     part.pin()

@@ -10,11 +10,7 @@ from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.dimensions import evaluate, names_in
 from onnx_kvtool.verification.inputs.cases import CASES, Sizes
-from onnx_kvtool.verification.inputs.drawing import (
-    counted_positions,
-    covering_mask,
-    lengthened,
-)
+from onnx_kvtool.verification.inputs.drawing import counted_positions, covering_mask, lengthened
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.symbols import Layout, fixed_capacities, kinds_of, sizes_for
 from onnx_kvtool.verification.inputs.values import any_bits, directed, moderate, token_ids
@@ -51,11 +47,44 @@ def advance(
         return None  # the present would have more rows than the past
     if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
         return None
-    stepper = _Stepper(old, new, np.random.default_rng(seed), plan, is_padded=is_padded)
+    rng = np.random.default_rng(seed)
+
+    def value(spec: InputSpec, before: Array) -> Array:
+        """Return the next value of an input that is not a cache."""
+        shape = new.shapes[spec.name]
+        if spec.name in plan.unpadded:
+            return np.ones(shape, before.dtype)
+        match spec.role:
+            case "token_ids":
+                rows = directed(rng, spec.uses.tables, plan.directions)
+                return token_ids(rng, spec.dtype, shape, spec.uses.rows, rows)
+            case "update" | "past_cache":
+                return any_bits(rng, spec.dtype, shape)
+            case "write_indices" | "past_length":
+                values = before.astype(np.int64) + old.length
+            case "nonpad_kv_seqlen" | "seqlens_k" | "total_sequence_length":
+                values = before.astype(np.int64) + new.length
+                limit = new.valid_limit(spec) if spec.role == "nonpad_kv_seqlen" else None
+                values = values if limit is None else np.minimum(values, limit)
+            case "position_ids":
+                values = before.astype(np.int64)
+                if old.is_sequence(spec) and values.size:
+                    values = values[..., -1:] + 1 + np.arange(shape[-1], dtype=np.int64)
+                else:
+                    values = values + old.length
+            case "attention_mask":  # ones, but for what the last step masked
+                values = np.ones(shape, np.int64)
+                kept = tuple(slice(min(a, b)) for a, b in zip(before.shape, shape, strict=True))
+                values[kept] = before[kept]
+            case "condition" if is_padded:
+                values = np.ones(shape, np.int64)  # rows stand before the new ones
+            case _:
+                is_kept = spec.role == "condition" or before.shape == shape
+                return before if is_kept else moderate(rng, spec.dtype, shape)
+        return np.asarray(values, spec.dtype.numpy())  # sums of a single position are no arrays
+
     following = {
-        spec.name: presents[spec.name]
-        if spec.name in presents
-        else stepper.value(spec, inputs[spec.name])
+        spec.name: presents[spec.name] if spec.name in presents else value(spec, inputs[spec.name])
         for spec in plan.inputs
     }
     if is_padded:
@@ -187,60 +216,6 @@ def _next_sizes(
     new = lengths[0] if lengths else old.length
     sizes.update(dict.fromkeys(totals, before + old.length + new))
     return sizes
-
-
-class _Stepper:
-    """Moves the inputs of one step on to the next."""
-
-    def __init__(
-        self,
-        old: Layout,
-        new: Layout,
-        rng: np.random.Generator,
-        plan: InputPlan,
-        *,
-        is_padded: bool,
-    ) -> None:
-        self._plan = plan
-        self._is_padded = is_padded
-        self._old = old
-        self._new = new
-        self._rng = rng
-
-    def value(self, spec: InputSpec, old: Array) -> Array:
-        """Return the next value of an input that is not a cache."""
-        shape = self._new.shapes[spec.name]
-        if spec.name in self._plan.unpadded:
-            return np.ones(shape, old.dtype)
-        match spec.role:
-            case "token_ids":
-                rows = directed(self._rng, spec.uses.tables, self._plan.directions)
-                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows, rows)
-            case "update" | "past_cache":
-                return any_bits(self._rng, spec.dtype, shape)
-            case "write_indices" | "past_length":
-                values = old.astype(np.int64) + self._old.length
-            case "nonpad_kv_seqlen" | "seqlens_k" | "total_sequence_length":
-                values = old.astype(np.int64) + self._new.length
-                limit = self._new.valid_limit(spec) if spec.role == "nonpad_kv_seqlen" else None
-                values = values if limit is None else np.minimum(values, limit)
-            case "position_ids":
-                values = old.astype(np.int64)
-                if self._old.is_sequence(spec) and old.size:
-                    values = values[..., -1:] + 1 + np.arange(shape[-1], dtype=np.int64)
-                else:
-                    values = values + self._old.length
-            case "attention_mask":  # ones, but for what the last step masked
-                values = np.ones(shape, np.int64)
-                kept = tuple(slice(min(a, b)) for a, b in zip(old.shape, shape, strict=True))
-                values[kept] = old[kept]
-            case "condition" if not self._is_padded:
-                return old
-            case "condition":
-                values = np.ones(shape, np.int64)  # rows stand before the new ones
-            case "free":
-                return old if old.shape == shape else moderate(self._rng, spec.dtype, shape)
-        return np.asarray(values, spec.dtype.numpy())  # sums of a single position are no arrays
 
 
 def _is_full(spec: InputSpec, layout: Layout, values: Array) -> bool:

@@ -88,25 +88,26 @@ def group_query_attention(call: Call) -> Found:
     before and behind the operator shrinks.
     """
     try:
-        return _scaled_heads(call)
+        result, present = _scaled_heads(call)
     except Unknown:
-        return _kept_heads(call)
+        result, present = _kept_heads(call)
+    need(len(call.node.output) <= 3)
+    return [result, present, [*present]]
 
 
-def _kept_heads(call: Call) -> Found:
-    """Return the sizes of heads that are as large as they were."""
+def _kept_heads(call: Call) -> tuple[Shape, Shape]:
+    """Return the shapes of result and caches with heads that are as large as they were."""
     (query,) = call.known(0)
     count, shared = call.number("num_heads"), call.number("kv_num_heads")
     need(len(query) == 3 and min(count, shared) > 0)
     heads = count if call.name(1) else count + 2 * shared  # packed queries
     size = query[2].parted(heads)
     pin(*call.shapes)
-    present: Shape = [query[0], fixed(shared), fixed(None), fixed(size)]
-    return _with_caches(call, [*query[:2], fixed(count * size)], present)
+    return [*query[:2], fixed(count * size)], [query[0], fixed(shared), fixed(None), fixed(size)]
 
 
-def _scaled_heads(call: Call) -> Found:
-    """Tie the sizes of heads that may be smaller and fewer."""
+def _scaled_heads(call: Call) -> tuple[Shape, Shape]:
+    """Tie the sizes of heads that may be smaller and fewer; return as `_kept_heads`."""
     query, key, value = call.known(0, 1, 2)
     need(not any(call.name(index) for index in range(9, len(call.node.input))))
     heads, key_heads = Size(call.number("num_heads")), Size(call.number("kv_num_heads"))
@@ -134,13 +135,7 @@ def _scaled_heads(call: Call) -> Found:
         call.sizes.scales[call.index] = size
     name("heads", key_heads, heads)
     name(_ELEMENTS, size)
-    present: Shape = [query[0], key_heads, fixed(None), size]
-    return _with_caches(call, [*query], present)
-
-
-def _with_caches(call: Call, result: Shape, present: Shape) -> Found:
-    need(len(call.node.output) <= 3)
-    return [result, present, [*present]]
+    return [*query], [query[0], key_heads, fixed(None), size]
 
 
 def _tie_past(past: Shape, key_heads: Size, size: Size) -> None:
@@ -368,8 +363,10 @@ def _tied(call: Call, places: tuple[tuple[int, int], ...], bits: int | None) -> 
     third = call.shape(places[2][0])
     need({len(first), len(second), 3 if third is None else len(third)} == {3})
     pin(router[-1:] if router else None, first[:1], second[:1])
-    width, inner = shape[-1], _unpacked(second[2], bits)
+    width = shape[-1]
+    inner = Size(second[2].parted(1) * (8 // bits)) if bits else second[2]
     need(width.number is not None and inner.number is not None)
+    need(not bits or _fit_packed(second[2], inner, bits))
     second[1].join(width)
     if first[1].number == inner.number:
         first[1].join(inner)
@@ -393,15 +390,6 @@ def _tied(call: Call, places: tuple[tuple[int, int], ...], bits: int | None) -> 
             pin(added[:1])
             added[1].join(read[1])
     return [shape]
-
-
-def _unpacked(size: Size, bits: int | None) -> Size:
-    """Return how many numbers so many bytes hold."""
-    if bits is None or size.number is None:
-        return size
-    width = Size(size.number * (8 // bits))
-    _fit_packed(size, width, bits)
-    return width
 
 
 def _tie_quantized(

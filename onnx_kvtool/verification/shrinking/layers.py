@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,88 +18,7 @@ from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, c
 # A node lies on the spine of a graph if every way from the start of the spine to the deepest
 # output passes through it: the residual additions of a decoder do. What lies between two
 # neighbours on the spine is a segment, a function of the values at its start, of weights, and of
-# graph inputs.
-
-
-@dataclass(slots=True)
-class Flow:
-    """The nodes of a main graph and what they give to each other, by their index.
-
-    Attributes:
-        nodes: The nodes, in topological order.
-        producer: The node that gives a value, by its name.
-        readers: The nodes that read a value, in its bodies too, by its name.
-        inner: Names that bodies of nodes read.
-        reads: The names that each node reads, in its bodies too, each once.
-    """
-
-    nodes: list[onnx.NodeProto]
-    producer: dict[str, int] = field(default_factory=dict)
-    readers: dict[str, list[int]] = field(default_factory=dict)
-    inner: set[str] = field(default_factory=set)
-    reads: list[list[str]] = field(default_factory=list)
-
-    @staticmethod
-    def of(graph: onnx.GraphProto) -> Flow:
-        """Return the flow of a graph."""
-        flow = Flow(list(graph.node))
-        for index, node in enumerate(flow.nodes):
-            flow.producer.update(dict.fromkeys(filter(None, node.output), index))
-            inner = list(captured(node))
-            reads = list(dict.fromkeys([*filter(None, node.input), *inner]))
-            for name in reads:
-                flow.readers.setdefault(name, []).append(index)
-            flow.reads.append(reads)
-            flow.inner.update(inner)
-        return flow
-
-    def sources(self, index: int) -> list[int]:
-        """Return the nodes whose values a node reads."""
-        return [self.producer[name] for name in self.reads[index] if name in self.producer]
-
-    def used(self, index: int, outputs: Mapping[str, object]) -> tuple[str, ...]:
-        """Return the outputs of a node that anybody reads or that are among `outputs`."""
-        return tuple(n for n in self.nodes[index].output if n in self.readers or n in outputs)
-
-
-def spine(flow: Flow, outputs: Mapping[str, object]) -> list[int]:
-    """Return the nodes of the longest spine of a graph, the first one first.
-
-    The last one gives the deepest output. Empty for a graph whose outputs no node gives.
-    """
-    depth: list[int] = []
-    for index in range(len(flow.nodes)):
-        depth.append(1 + max((depth[s] for s in flow.sources(index) if s < index), default=0))
-    ends = [flow.producer[name] for name in outputs if name in flow.producer]
-    if not ends:
-        return []
-    end = max(ends, key=depth.__getitem__)
-    # The next node that every way to the end passes, and how many of them follow.
-    following: dict[int, int] = {end: end}
-    count: dict[int, int] = {end: 0}
-    for index in range(end - 1, -1, -1):
-        readers = {
-            reader for name in flow.nodes[index].output for reader in flow.readers.get(name, ())
-        } & following.keys()
-        if not readers:
-            continue
-        common = readers.pop()
-        for reader in readers:
-            other = reader
-            while common != other:  # the first node that every way from either passes
-                if count[common] >= count[other]:
-                    common = following[common]
-                else:
-                    other = following[other]
-        following[index], count[index] = common, count[common] + 1
-    start = max(count, key=lambda index: (count[index], -index))
-    found = [start]
-    while found[-1] != end:
-        found.append(following[found[-1]])
-    return found
-
-
-# A model cut into segments; some can be left out.
+# graph inputs. A model is cut into segments, and some can be left out.
 
 
 Cut = tuple[str, ...]
@@ -111,7 +29,15 @@ class Side:
     """One of the two models, and the segments that its nodes belong to.
 
     Segment `n` ends at cut `n`; segment 0 is all that comes before the first cut, and the last one
-    what comes after the last cut.
+    what comes after the last cut. Nodes are known by their index.
+
+    Attributes:
+        nodes: The nodes of the main graph, in topological order.
+        reads: The names that each node reads, in its bodies too, each once.
+        producer: The node that gives a value, by its name.
+        readers: The nodes that read a value, in their bodies too, by its name.
+        inner: Names that bodies of nodes read.
+        spine: The nodes of the spine, by the values that they give to others.
     """
 
     def __init__(self, skeleton: Skeleton) -> None:
@@ -120,52 +46,104 @@ class Side:
         self.outputs = {value.name: value for value in graph.output}
         self.inputs = {value.name: value for value in graph.input}
         self.tensors = {tensor.name: tensor for tensor in graph.initializer}
-        self.flow = Flow.of(graph)
-        found = ((self.flow.used(i, self.outputs), i) for i in spine(self.flow, self.outputs))
-        self.spine = {cut: index for cut, index in found if cut}
+        self.nodes = list(graph.node)
+        self.reads: list[list[str]] = []
+        self.producer: dict[str, int] = {}
+        self.readers: dict[str, list[int]] = {}
+        self.inner: set[str] = set()
+        for index, node in enumerate(self.nodes):
+            self.producer.update(dict.fromkeys(filter(None, node.output), index))
+            inner = list(captured(node))
+            self.reads.append(list(dict.fromkeys([*filter(None, node.input), *inner])))
+            for name in self.reads[-1]:
+                self.readers.setdefault(name, []).append(index)
+            self.inner.update(inner)
+        used = self.readers.keys() | self.outputs.keys()
+        found = ((tuple(n for n in self.nodes[i].output if n in used), i) for i in self._spine())
+        self.spine: dict[Cut, int] = {cut: index for cut, index in found if cut}
         self.cuts: list[Cut] = []
         self.members: list[list[int]] = []
         self._home: dict[int, int] = {}
+
+    def sources(self, index: int) -> list[int]:
+        """Return the nodes whose values a node reads."""
+        return [self.producer[name] for name in self.reads[index] if name in self.producer]
+
+    def _spine(self) -> list[int]:
+        """Return the nodes of the longest spine of a graph, the first one first.
+
+        The last one gives the deepest output. Empty for a graph whose outputs no node gives.
+        """
+        depth: list[int] = []
+        for index in range(len(self.nodes)):
+            depth.append(1 + max((depth[s] for s in self.sources(index) if s < index), default=0))
+        ends = [self.producer[name] for name in self.outputs if name in self.producer]
+        if not ends:
+            return []
+        end = max(ends, key=depth.__getitem__)
+        # The next node that every way to the end passes, and how many of them follow.
+        following: dict[int, int] = {end: end}
+        count: dict[int, int] = {end: 0}
+        for index in range(end - 1, -1, -1):
+            readers = {
+                reader for name in self.nodes[index].output for reader in self.readers.get(name, ())
+            } & following.keys()
+            if not readers:
+                continue
+            common = readers.pop()
+            for reader in readers:
+                other = reader
+                while common != other:  # the first node that every way from either passes
+                    if count[common] >= count[other]:
+                        common = following[common]
+                    else:
+                        other = following[other]
+            following[index], count[index] = common, count[common] + 1
+        start = max(count, key=lambda index: (count[index], -index))
+        found = [start]
+        while found[-1] != end:
+            found.append(following[found[-1]])
+        return found
 
     def divide(self, cuts: list[Cut]) -> None:
         """Divide the nodes into segments at `cuts`."""
         self.cuts = cuts
         self._home = home = {}
         for number, cut in enumerate(cuts):
-            pending = [self.flow.producer[name] for name in cut]
+            pending = [self.producer[name] for name in cut]
             while pending:
                 index = pending.pop()
                 if index not in home:
                     home[index] = number
-                    pending += self.flow.sources(index)
+                    pending += self.sources(index)
         after = {name: number + 1 for number, cut in enumerate(cuts) for name in cut}
-        for index in range(len(self.flow.nodes)):
+        for index in range(len(self.nodes)):
             if index not in home:  # it leads to no cut: the end of a cache, or of the model
-                reads = self.flow.reads[index]
-                given = [home[self.flow.producer[n]] for n in reads if n in self.flow.producer]
-                home[index] = max([*given, *(after.get(name, 0) for name in reads)], default=0)
+                given = [home[source] for source in self.sources(index)]
+                given += [after.get(name, 0) for name in self.reads[index]]
+                home[index] = max(given, default=0)
         self.members = [[] for _ in range(len(cuts) + 1)]
-        for index in range(len(self.flow.nodes)):
+        for index in range(len(self.nodes)):
             self.members[home[index]].append(index)
 
     def homes(self, name: str) -> set[int]:
         """Return the segments that read a value."""
-        return {self._home[reader] for reader in self.flow.readers.get(name, ())}
+        return {self._home[reader] for reader in self.readers.get(name, ())}
 
     def gives(self, number: int) -> list[str]:
         """Return the graph outputs that a segment gives, in the order of its nodes."""
-        given = (n for i in self.members[number] for n in self.flow.nodes[i].output)
+        given = (n for i in self.members[number] for n in self.nodes[i].output)
         return [name for name in given if name in self.outputs]
 
     def is_closed(self, number: int) -> bool:
         """Return whether a segment gives nothing to others but its cut and graph outputs."""
         cut = self.cuts[number]
-        if any(name in self.outputs or name in self.flow.inner for name in cut):
+        if any(name in self.outputs or name in self.inner for name in cut):
             return False
         return not any(
             self.homes(name) - {number}
             for index in self.members[number]
-            for name in self.flow.nodes[index].output
+            for name in self.nodes[index].output
             if name and name not in cut
         )
 
@@ -180,12 +158,12 @@ class Side:
         for name in after:
             seen, pending = set(), [name]
             while pending and not (found := pending[-1] in before):
-                index = self.flow.producer.get(pending.pop())
+                index = self.producer.get(pending.pop())
                 if index is None or index in seen or self._home[index] != number:
                     continue
                 seen.add(index)
-                if _is_shaped(self.flow.nodes[index]):
-                    pending += self.flow.nodes[index].input
+                if _is_shaped(self.nodes[index]):
+                    pending += self.nodes[index].input
             if not (pending and found):
                 return False
         return True
@@ -194,20 +172,20 @@ class Side:
         self, dropped: Set[int], renamed: Mapping[str, str], shown: Iterable[str]
     ) -> Skeleton:
         """Return the model without some segments, and with further outputs."""
-        message, flow = self.skeleton.copied(), self.flow
+        message = self.skeleton.copied()
         graph = message.graph
-        left = [node for i, node in enumerate(flow.nodes) if self._home[i] not in dropped]
+        left = [node for i, node in enumerate(self.nodes) if self._home[i] not in dropped]
         _keep(graph.node, left)
         for node in graph.node:
             for place, name in enumerate(node.input):
                 node.input[place] = renamed.get(name, name)
-        gone = {name for n in dropped for i in self.members[n] for name in flow.nodes[i].output}
+        gone = {name for n in dropped for i in self.members[n] for name in self.nodes[i].output}
         outputs = [value for name, value in self.outputs.items() if name not in gone]
         outputs += [onnx.ValueInfoProto(name=name) for name in shown]
         _keep(graph.output, outputs)
         read = {name for node in graph.node for name in (*node.input, *captured(node))}
         read.update(value.name for value in outputs)
-        fed = read | (self.inputs.keys() - flow.readers.keys())
+        fed = read | (self.inputs.keys() - self.readers.keys())
         _keep(graph.input, [value for name, value in self.inputs.items() if name in fed])
         _keep(graph.initializer, [t for name, t in self.tensors.items() if name in read])
         return self.skeleton.of(message)
@@ -314,7 +292,7 @@ def _common_cuts(a: Side, b: Side) -> list[Cut]:
     found: list[Cut] = []
     last = -1
     for cut in a.spine:
-        places = [b.flow.producer.get(name, -1) for name in cut]
+        places = [b.producer.get(name, -1) for name in cut]
         is_one = cut in b.spine or (len(cut) > 1 and not any(name in b.outputs for name in cut))
         if is_one and min(places) >= 0 and max(places) > last:
             found.append(cut)
@@ -333,7 +311,7 @@ def _nodes(
     own: dict[str, object] = {n: ("start", i) for i, n in enumerate(side.cuts[number - 1])}
     ends = {name: place for place, name in enumerate(side.cuts[number])}
     for order, index in enumerate(side.members[number]):
-        node = side.flow.nodes[index]
+        node = side.nodes[index]
         reads = [own.get(n) or _outer(n, sides, number, numbers) for n in node.input]
         gives = []
         for place, name in enumerate(node.output):

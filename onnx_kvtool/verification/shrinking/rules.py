@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.traits import Trait, having
@@ -126,24 +126,18 @@ def _from_front(
 
 def _group(shape: Shape, items: list[Size | None]) -> tuple[int, int] | None:
     """Return how many sizes of both have one product; None if no known ones have."""
-    i = j = 1
-    a, b = shape[0].number or 0, (items[0].number or 0) if items[0] else 0
-    while a != b:
-        if a < b:
-            if i == len(shape) or (number := shape[i].number) is None:
-                return None
-            a, i = a * number, i + 1
-        else:
-            item = items[j] if j < len(items) else None
-            if item is None or item.number is None:
-                return None
-            b, j = b * item.number, j + 1
-    return i, j
+    a, b = list(_products(shape)), list(_products(items))
+    return next(((a.index(n) + 1, b.index(n) + 1) for n in a if n in b), None)
 
 
-def _repeated(count: Size, size: Size) -> Size:
-    """Return the size of something that stands `count` times in a row."""
-    return merged([count, size])
+def _products(sizes: Sequence[Size | None]) -> Iterator[int]:
+    """Yield the product of each number of known sizes from the first one on."""
+    product = 1
+    for size in sizes:
+        if size is None or size.number is None:
+            return
+        product *= size.number
+        yield product
 
 
 def tile(call: Call) -> Found:
@@ -152,28 +146,23 @@ def tile(call: Call) -> Found:
     need(len(repeats) == len(shape) and min(repeats, default=1) > 0)
     counts = {a: Size(n) for a, n in enumerate(repeats) if n > 1}
     call.link(1, counts)
-    return [[_repeated(counts[a], size) if a in counts else size for a, size in enumerate(shape)]]
+    return [[merged([counts[a], size]) if a in counts else size for a, size in enumerate(shape)]]
 
 
 def expand(call: Call) -> Found:
     """What is 1 takes a number of the target; the rest stays."""
     (shape,), target = call.known(0), call.target(1)
     rank = max(len(shape), len(target))
-    old: list[Size | None] = [*[None] * (rank - len(shape)), *shape]
-    result: Shape = []
+    old = [*(Size(1) for _ in target[len(shape) :]), *shape]
+    result = old[: rank - len(target)]
     numbers: dict[int, Size] = {}
-    for place, size in enumerate(old):
-        element = place - (rank - len(target))
-        item = target[element] if element >= 0 else Item(1)
+    for element, (size, item) in enumerate(zip(old[len(result) :], target, strict=True)):
         new = item.size or Size(item.number)
-        if new.is_one and size is not None:
-            result.append(size)
-            continue
-        if size is not None and not size.is_one:
+        if not size.is_one and not new.is_one:
             size.join(new)
         if (item.number or 0) > 1:
             numbers[element] = new
-        result.append(new)
+        result.append(size if new.is_one else new)
     call.link_target(1, numbers)
     return [result]
 
@@ -185,7 +174,7 @@ def concat(call: Call) -> Found:
     axis = call.axis(first)
     joined = [first[axis], *(join_beside(first, part, axis)[1] for part in others)]
     if len({id(size.root()) for size in joined}) == 1 and joined[0].number is not None:
-        whole = _repeated(fixed(len(joined)), joined[0])
+        whole = merged([fixed(len(joined)), joined[0]])
     else:
         pin(joined)
         numbers = [size.number for size in joined]
@@ -223,28 +212,30 @@ def slice_(call: Call) -> Found:
         raise Unknown
     steps = call.constant(4) if call.name(4) else [1] * len(axes)
     result = list(shape)
-    linked: tuple[dict[int, Size], dict[int, Size]] = ({}, {})
+    first: dict[int, Size] = {}
+    last: dict[int, Size] = {}
     for element, axis in enumerate(axes):
-        part = None
+        size, part = result[axis], None
         if starts is not None and ends is not None and steps is not None:
-            cut = starts[element], ends[element], steps[element]
-            part = _part(result[axis], cut, element, linked)
+            start, end, step = starts[element], ends[element], steps[element]
+            part = _part(size, start, end, step)
         if part is None:
-            pin([result[axis]])
-        result[axis] = fixed(None) if part is None else part
-    call.link(1, linked[0])
-    call.link(2, linked[1])
+            pin([size])
+            result[axis] = fixed(None)
+            continue
+        result[axis] = part
+        if start == part.number and step == 1:
+            first[element] = part
+        if end in (part.number, size.number):
+            last[element] = part if end == part.number else size
+    call.link(1, first)
+    call.link(2, last)
     return [result]
 
 
-def _part(
-    size: Size,
-    cut: tuple[int, int, int],
-    element: int,
-    linked: tuple[dict[int, Size], dict[int, Size]],
-) -> Size | None:
+def _part(size: Size, start: int, end: int, step: int) -> Size | None:
     """Return the size of one of two halves, or of each other element; None for anything else."""
-    whole, (start, end, step) = size.number, cut
+    whole = size.number
     if whole is None or whole % 2 or size.is_one:
         return None
     half = whole // 2
@@ -257,12 +248,6 @@ def _part(
         return None
     part = Size(half)
     factor([size], [fixed(2), part] if step == 1 else [part, fixed(2)])
-    if step == 1 and start == half:
-        linked[0][element] = part
-    if end == half:
-        linked[1][element] = part
-    elif end == whole:
-        linked[1][element] = size
     return part
 
 
@@ -294,14 +279,7 @@ def _elementwise(call: Call) -> Found:
 
 
 def _normalization(call: Call) -> Found:
-    """Scale and bias broadcast to the input."""
-    shape = broadcast([s for s in call.shapes if s is not None])
-    others: list[Shape | None] = [None] * (len(call.node.output) - 1)
-    return [shape, *others]
-
-
-def _skip_normalization(call: Call) -> Found:
-    """Normalise the sum of two inputs; the fourth output is the sum."""
+    """Scale, bias and a second addend broadcast to the input; the fourth output is the sum."""
     shape = broadcast([s for s in call.shapes if s is not None])
     outputs: list[Shape | None] = [shape, None, None, shape]
     return outputs[: len(call.node.output)]
@@ -445,8 +423,8 @@ _CONTRIB: Mapping[str, _Rule] = {
     "MatMulNBits": mat_mul_n_bits,
     "MoE": mixture_of_experts,
     "QMoE": quantized_mixture_of_experts,
-    "SkipLayerNormalization": _skip_normalization,
-    "SkipSimplifiedLayerNormalization": _skip_normalization,
+    "SkipLayerNormalization": _normalization,
+    "SkipSimplifiedLayerNormalization": _normalization,
 }
 """Of `com.microsoft`."""
 

@@ -66,15 +66,7 @@ def sizes_of(skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> Sizes:
             _constant(sizes, node, inferred)
         else:
             _node(Call(node, index, opsets.get(node.domain, NEWEST), sizes), inferred)
-    _check_readers(sizes, graph)
-    return sizes
-
-
-_Inferred = Mapping[str, Sequence[int | None]]
-
-
-def _check_readers(sizes: Sizes, graph: onnx.GraphProto) -> None:
-    """Tie sizes that are one number, and keep those that some node reads for anything else."""
+    # Tie sizes that are one number, and keep those that some node reads for anything else.
     readers = Counter(value.name for value in graph.output)
     for node in graph.node:
         readers.update(filter(None, node.input))
@@ -86,6 +78,10 @@ def _check_readers(sizes: Sizes, graph: onnx.GraphProto) -> None:
         first.setdefault((link.place, link.element), link.size).join(link.size)
         if isinstance(link.place, str) and readers[link.place] != sizes.readers[link.place]:
             link.size.pin()
+    return sizes
+
+
+_Inferred = Mapping[str, Sequence[int | None]]
 
 
 def _node(call: Call, inferred: _Inferred) -> None:

@@ -151,19 +151,15 @@ def factor(a: Iterable[Size], b: Iterable[Size]) -> None:
 
 def _match(one: Size, other: Size, left: list[Size], right: list[Size]) -> None:
     """Join two atoms, or the larger one's first part, and put back what is left of it."""
+    if (one.number or 0) < (other.number or 0):
+        one, other, left, right = other, one, right, left
     a, b = one.number or 0, other.number or 0
     if a == b:
         one.join(other)
-    elif a == 1:
-        right.append(other)
     elif b == 1:
         left.append(one)
-    elif a % b == 0:
+    elif b and a % b == 0:
         one._split(b)
-        left.append(one)
-        right.append(other)
-    elif b % a == 0:
-        other._split(a)
         left.append(one)
         right.append(other)
     else:
@@ -439,9 +435,8 @@ def _gather(call: Call) -> _Items:
     items, indices = call.items(0), call.integers(1)
     if items is None or indices is None or call.number("axis") not in (0, -1):
         return None
-    if not all(-len(items) <= index < len(items) for index in indices):
-        return None
-    return [items[index] for index in indices]
+    is_inside = all(-len(items) <= index < len(items) for index in indices)
+    return [items[index] for index in indices] if is_inside else None
 
 
 def _slice(call: Call) -> _Items:
@@ -456,12 +451,8 @@ def _slice(call: Call) -> _Items:
 
 
 def _concat(call: Call) -> _Items:
-    joined: list[Item] = []
-    for index in range(len(call.node.input)):
-        if (items := call.items(index)) is None:
-            return None
-        joined += items
-    return joined
+    given = [call.items(index) for index in range(len(call.node.input))]
+    return None if None in given else [item for items in given for item in items or ()]
 
 
 _CARRIERS: Mapping[str, Callable[[Call], _Items]] = {
@@ -485,17 +476,12 @@ def carried(call: Call) -> list[Item] | None:
 
     Vectors and scalars are told apart by what reads them; other values hold no shape.
     """
-    is_standard = call.node.domain in DEFAULT_DOMAINS
-    carrier = _CARRIERS.get(call.node.op_type) if is_standard else None
-    return None if carrier is None or not _are_flat(call) else carrier(call)
-
-
-def _are_flat(call: Call) -> bool:
-    """Return whether what a node hands on are vectors or scalars."""
-    if call.node.op_type == "Shape":
-        return True
-    handed = call.shapes if call.node.op_type == "Concat" else call.shapes[:1]
-    return all(shape is not None and len(shape) <= 1 for shape in handed)
+    op_type = call.node.op_type
+    if op_type not in _CARRIERS or call.node.domain not in DEFAULT_DOMAINS:
+        return None
+    handed = call.shapes if op_type == "Concat" else call.shapes[: op_type in CARRYING]
+    is_flat = all(shape is not None and len(shape) <= 1 for shape in handed)
+    return _CARRIERS[op_type](call) if is_flat else None
 
 
 def count_carriers(nodes: Sequence[onnx.NodeProto], sizes: Sizes, all_: Counter[str]) -> None:
