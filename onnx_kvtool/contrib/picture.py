@@ -15,16 +15,17 @@ from onnx_kvtool.contrib.rule import (
     read_outputs,
     refuse_value,
 )
-from onnx_kvtool.emit.emitter import Emitter, Operand, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Operand, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
+    Term,
     cast,
     channels_first,
     channels_last,
+    computed_in,
     dtype_of,
     unsqueeze,
-    where,
 )
-from onnx_kvtool.emit.sampling import Axis, pixel_rows
+from onnx_kvtool.emit.sampling import Axis, Number, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -153,73 +154,70 @@ def crop_and_resize(site: Site) -> Replacement:
     The place of a point is computed as in onnxruntime, in the type of the boxes. A point at NaN is
     outside of the image; onnxruntime 1.32 reads foreign memory there.
     """
-    op, em = site.op, site.sharing
+    em = site.sharing
     refuse_value(site, "mode", "bilinear", "nearest")
     x, rois, crop = site.operands("X", "rois", "crop_size")
     dims, dtype = dims_of(x), dtype_of(x)
     if dims is None or len(dims) != 4:
         raise Refusal("unknown-rank", f"the rank of `{x.name}` is not known to be 4")
-    wide_type = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    boxes = cast(site, rois, wide_type)
+    wide_type = computed_in(dtype)
+    boxes = Term(site, rois).cast(wide_type)
     axes = [Axis(site, wide_type, dims[2 + way], x, 2 + way) for way in (0, 1)]
 
-    def line(way: int) -> tuple[ir.Value, ir.Value, ir.Value]:
+    def line(way: int) -> tuple[Term, Term, Term]:
         """Return the points along the height, `way` 0, or the width, 1: (R, points) each.
 
         Their places in pixels, 0 for points outside; the pixels before them, whole floats; and
         whether each is inside.
         """
         last = axes[way].length(-1)  # ()
-        start, end = (op("Gather", boxes, [at], axis=1) for at in (way, way + 2))
-        lined = _points(site, start, end, last, crop, way)
-        inside = op("And", op("GreaterOrEqual", lined, 0), op("LessOrEqual", lined, last))
-        place = where(site, inside, lined, 0)
-        return place, op("Floor", place), inside
+        start, end = (boxes.op("Gather", [at], axis=1) for at in (way, way + 2))
+        lined = _points(start, end, last, crop, way)
+        inside = lined.op("GreaterOrEqual", 0) & lined.op("LessOrEqual", last)
+        place = inside.where(lined, 0)
+        return place, place.op("Floor"), inside
 
     (y, low, tall), (z, left, broad) = line(0), line(1)
-    rows = pixel_rows(site, cast(site, x, wide_type), 4)  # (N * H * W, C)
-    numbers = cast(site, site.required("batch_indices"), _LONG)
+    rows = Term(site, pixel_rows(site, cast(site, x, wide_type), 4))  # (N * H * W, C)
+    numbers = Term(site, site.required("batch_indices")).cast(_LONG)
     high, wide = (axis.rows() for axis in axes)
-    start = op("Mul", unsqueeze(site, numbers, [1, 2]), high)  # (R, 1, 1)
-    down, along = op("Sub", y, low), op("Sub", z, left)  # from the pixel before
+    start = numbers.then(unsqueeze, [1, 2]) * high  # (R, 1, 1)
+    down, along = y - low, z - left  # from the pixel before
 
-    def row(y: ir.Value) -> ir.Value:
+    def row(y: Term) -> Term:
         """Return the places of the first pixels of rows (R, h): (R, h, 1)."""
-        return op("Mul", op("Add", start, unsqueeze(site, cast(site, y, _LONG), [2])), wide)
+        return (start + y.cast(_LONG).then(unsqueeze, [2])) * wide
 
-    def pixel(row: ir.Value, x: ir.Value) -> ir.Value:
+    def pixel(row: Term, x: Term) -> Term:
         """Return the pixels in rows (R, h, 1) at columns (R, w): (R, h, w, C)."""
-        return op("Gather", rows, op("Add", row, unsqueeze(em, cast(em, x, _LONG), [1])))
+        return rows.op("Gather", row + Term(em, x.value).cast(_LONG).then(unsqueeze, [1]))
 
-    def between(first: ir.Value, second: ir.Value, share: ir.Value) -> ir.Value:
-        return op("Add", first, op("Mul", op("Sub", second, first), share))
+    def between(first: Term, second: Term, share: Term) -> Term:
+        return first + (second - first) * share
 
     if site.string("mode") == "nearest":  # the second of two
         y, z = (
-            op("Add", cast(site, first, _LONG), cast(site, op("GreaterOrEqual", far, 0.5), _LONG))
+            first.cast(_LONG) + far.op("GreaterOrEqual", 0.5).cast(_LONG)
             for first, far in ((low, down), (left, along))
         )
         found = pixel(row(y), z)
     else:
-        right, share = op("Ceil", z), unsqueeze(site, along, [1, 3])  # (R, 1, w, 1)
+        right, share = z.op("Ceil"), along.then(unsqueeze, [1, 3])  # (R, 1, w, 1)
         top, bottom = (
             between(pixel(at, left), pixel(at, right), share)
-            for at in (row(low), row(op("Ceil", y)))
+            for at in (row(low), row(y.op("Ceil")))
         )
-        found = between(top, bottom, unsqueeze(site, down, [2, 3]))
-    sides = unsqueeze(site, tall, [2, 3]), unsqueeze(site, broad, [1, 3])
-    inside = op("And", *sides, hint="inside")  # (R, h, w, 1)
-    result = where(site, inside, found, site.real("extrapolation_value"))
-    return only(cast(site, op("Transpose", result, perm=[0, 3, 1, 2]), dtype))
+        found = between(top, bottom, down.then(unsqueeze, [2, 3]))
+    sides = tall.then(unsqueeze, [2, 3]), broad.then(unsqueeze, [1, 3])
+    inside = sides[0].op("And", sides[1], hint="inside")  # (R, h, w, 1)
+    result = inside.where(found, site.real("extrapolation_value"))
+    return only(result.op("Transpose", perm=[0, 3, 1, 2]).cast(dtype).value)
 
 
-def _points(
-    em: Emitter, start: ir.Value, end: ir.Value, last: Operand, crop: ir.Value, way: int
-) -> ir.Value:
+def _points(start: Term, end: Term, last: Number, crop: ir.Value, way: int) -> Term:
     """Return `crop[way]` points from one end to the other; a single one is in the middle.
 
     Args:
-        em: Where to build.
         start: (R, 1), 0 and 1 being the first and the last pixel.
         end: Likewise.
         last: The last pixel: ().
@@ -229,26 +227,21 @@ def _points(
     Returns:
         (R, points), in pixels; the last one is `end`, however sums round.
     """
-    op = em.op
-    known, dtype = constant_integers(crop), dtype_of(start)
-    middle = op("Mul", op("Mul", op("Add", start, end), 0.5), last)
-    final = op("Mul", end, last)
+    em = start.em
+    known, dtype = constant_integers(crop), dtype_of(start.value)
+    middle = (start + end) * 0.5 * last
+    final = end * last
+    count: Operand
+    steps: Operand
     if known is not None and len(known) == 2:
         if known[way] == 1:
             return middle
-        count: Operand = known[way] - 1
-        steps = em.constant(
-            np.arange(known[way] - 1).reshape(1, -1).astype(dtype.numpy()), "number"
-        )
+        count = known[way] - 1
+        steps = em.constant(np.arange(count).reshape(1, -1).astype(dtype.numpy()), "number")
     else:
-        given = op("Gather", cast(em, crop, _LONG), way, axis=0)
-        fewer = op("Sub", given, 1)
-        counted = op("Range", 0, fewer, 1)
-        steps = cast(em, unsqueeze(em, counted, [0]), dtype)
-        count = op("Max", cast(em, fewer, dtype), 1)
-        is_single = op("Equal", fewer, 0)
-        final = where(em, unsqueeze(em, is_single, [0, 1]), middle, final)
-    scaled = op("Mul", op("Sub", end, start), last)
-    step = op("Div", scaled, count)
-    lined = op("Add", op("Mul", start, last), op("Mul", step, steps))
-    return op("Concat", lined, final, axis=1)
+        fewer = Term(em, crop).cast(_LONG).op("Gather", way, axis=0) - 1
+        steps = Term(em, em.op("Range", 0, fewer, 1)).then(unsqueeze, [0]).cast(dtype)
+        count = fewer.cast(dtype).op("Max", 1)
+        final = fewer.op("Equal", 0).then(unsqueeze, [0, 1]).where(middle, final)
+    step = (end - start) * last / count
+    return (start * last + step * steps).op("Concat", final, axis=1)
