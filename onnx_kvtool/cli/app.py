@@ -16,7 +16,7 @@ import click
 
 from onnx_kvtool.cli.bench import bench
 from onnx_kvtool.cli.check import check
-from onnx_kvtool.cli.command import HELP_NAMES, show_version
+from onnx_kvtool.cli.command import HELP_NAMES, Page, show_version
 from onnx_kvtool.cli.diff import diff
 from onnx_kvtool.cli.eval import evaluate
 from onnx_kvtool.cli.facts import help_, ops, rule, targets
@@ -24,11 +24,9 @@ from onnx_kvtool.cli.infer import infer
 from onnx_kvtool.cli.inspect import inspect
 from onnx_kvtool.cli.merge import merge
 from onnx_kvtool.cli.output import (
-    KvtoolContext,
     as_unwritable,
     reader_has_gone,
     secure_streams,
-    write_epilog,
     write_sections,
 )
 from onnx_kvtool.cli.print_ import print_
@@ -53,15 +51,13 @@ _INTERRUPTED = 130  # what shells report for a process ended by SIGINT
 _BROKEN_PIPE = 141  # and for one ended by SIGPIPE
 
 
-class KvtoolGroup(click.Group):
+class KvtoolGroup(Page, click.Group):
     """A group whose commands end in exit code 0 to 4, and never in a traceback.
 
     Args:
         attributes: As for `click.Group`.
         purposes: Names of commands by purpose, as the help lists them.
     """
-
-    context_class = KvtoolContext
 
     def __init__(
         self, *, purposes: Mapping[str, Sequence[str]] | None = None, **attributes: Any
@@ -150,14 +146,6 @@ class KvtoolGroup(click.Group):
             raise WrongUsage(f"no such command `{args[0]}`", ctx, help)
         return super().resolve_command(ctx, args)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options before the command."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # click's parser omits it
-            raise
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by purpose, then the options."""
         sections = {
@@ -167,10 +155,6 @@ class KvtoolGroup(click.Group):
         write_sections(formatter, sections)
         records = (param.get_help_record(ctx) for param in self.get_params(ctx))
         write_sections(formatter, {"Options": [r for r in records if r is not None]})
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write examples and exit codes, as wide as they are."""
-        write_epilog(formatter, self.epilog)
 
 
 def _environment_color() -> bool | None:

@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.output import show, shown_progress
 from onnx_kvtool.commands.requests import BenchRequest
 from onnx_kvtool.model_io.places import check_source, members
@@ -33,8 +33,9 @@ See also:
 """
 
 
-@command(epilog=_EPILOG, short_help="Measure the time and memory of decoders, in turns.")
-@asking(BenchRequest)
+@command(
+    BenchRequest, epilog=_EPILOG, short_help="Measure the time and memory of decoders, in turns."
+)
 def bench(context: click.Context, request: BenchRequest) -> None:
     """Measure the time and memory of decoders in onnxruntime, in turns.
 

@@ -7,7 +7,7 @@ import os
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.output import SUFFIXES, report_place, shown_progress
 from onnx_kvtool.cli.types import show_failure
 from onnx_kvtool.commands.requests import CheckRequest
@@ -38,8 +38,7 @@ See also:
 """
 
 
-@command(epilog=_EPILOG)
-@asking(CheckRequest)
+@command(CheckRequest, epilog=_EPILOG)
 def check(context: click.Context, request: CheckRequest) -> None:
     """Find mistakes in models without running them.
 

@@ -121,22 +121,37 @@ class KvtoolOption(click.Option):
         return None if record is None else (record[0], re.sub(r"\]\s+\[", "; ", record[1]))
 
 
-class KvtoolCommand(click.Command):
+class Page(click.Command):
+    """A command or group with an epilog line by line, and with errors that know where they are."""
+
+    context_class = KvtoolContext
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click's parser omits it
+            raise
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write exit codes, examples and what else to see, as wide as they are."""
+        write_epilog(formatter, self.epilog)
+
+
+class KvtoolCommand(Page):
     """A command whose options are listed by section, in the order of their first occurrence.
 
     Sections are for long lists: a command with few options has a single one.
     """
 
-    context_class = KvtoolContext
-
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         # Also for a command that is called without its group.
-        settings = {"help_option_names": HELP_NAMES, **(attributes.get("context_settings") or {})}
-        super().__init__(*arguments, **{**attributes, "context_settings": settings})
-        for place, param in enumerate(self.params):
-            is_format = param.name == "output_format"
-            if is_format and self.name in DESCRIBED:
-                self.params.insert(place + 1, _schema_option(getattr(param, "section", _GENERAL)))
+        attributes["context_settings"] = {"help_option_names": HELP_NAMES}
+        super().__init__(*arguments, **attributes)
+        for place, param in enumerate(self.params, 1):
+            if param.name == "output_format" and self.name in DESCRIBED:
+                self.params.insert(place, _schema_option(getattr(param, "section", _GENERAL)))
                 break
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -152,18 +167,10 @@ class KvtoolCommand(click.Command):
         sections["Other options" if sections else _GENERAL] = general
         write_sections(formatter, sections)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write exit codes, examples and what else to see, as wide as they are."""
-        write_epilog(formatter, self.epilog)
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; refuse surplus ones with a remedy."""
         ctx.allow_extra_args = True
-        try:
-            rest = super().parse_args(ctx, args)
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # click's parser omits it
-            raise
+        rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
             self._check_paths(ctx)
         if rest and not ctx.resilient_parsing:
@@ -218,13 +225,6 @@ def _schema_option(section: str) -> KvtoolOption:
         help="Print the JSON schema of what `--format json` prints, and do nothing else.",
         section=section,
     )
-
-
-def command(
-    name: str | None = None, **attributes: Any
-) -> Callable[[Callable[..., Any]], KvtoolCommand]:
-    """Return the decorator that makes a `KvtoolCommand`; arguments as for `click.command`."""
-    return click.command(name, cls=KvtoolCommand, **attributes)
 
 
 _BASIS = ("onnx", "onnx-ir", "onnxruntime", "onnxscript", "numpy", "ml_dtypes", "click", "rich")
@@ -354,23 +354,26 @@ _KINDS: Mapping[str, _Kind] = {
 }
 
 
-def asking(
+def command(
     request: type[_R],
-) -> Callable[[Callable[[click.Context, _R], None]], Callable[..., None]]:
-    """Return the decorator that adds the fields of a request, and passes a request."""
+    name: str | None = None,
+    cls: type[KvtoolCommand] = KvtoolCommand,
+    **attributes: Any,
+) -> Callable[[Callable[[click.Context, _R], None]], KvtoolCommand]:
+    """Return the decorator that makes a command with the fields of a request, and passes one."""
 
-    def decorate(function: Callable[[click.Context, _R], None]) -> Callable[..., None]:
+    def decorate(function: Callable[[click.Context, _R], None]) -> KvtoolCommand:
         @click.pass_context
         def call(context: click.Context, /, **given: Any) -> None:
             function(context, request(**given))
 
-        command: Callable[..., None] = update_wrapper(call, function)
-        for said in reversed(request.fields.values()):
-            if said.is_argument:
-                command = _argument(said)(command)
-            elif said.help:
-                command = _option(said)(command)
-        return command
+        params = [
+            _argument(said) if said.is_argument else _option(said)
+            for said in request.fields.values()
+            if said.is_argument or said.help
+        ]
+        made = click.command(name, cls=cls, params=params, **attributes)
+        return made(update_wrapper(call, function))
 
     return decorate
 
@@ -392,16 +395,16 @@ def _complete(name: str, ctx: click.Context, param: click.Parameter, incomplete:
     return completion.complete(name, ctx, incomplete)
 
 
-def _argument(said: Declared) -> Callable[[Any], Any]:
+def _argument(said: Declared) -> click.Argument:
     common = _common(said)
     default = said.name.upper()
     common["metavar"] = common["metavar"] or (f"[{default}]" if said.is_optional else default)
     is_required = not said.is_optional and not common["metavar"].startswith("[")
     count = -1 if said.many else 1
-    return click.argument(said.name, nargs=count, required=is_required, **common)
+    return click.Argument([said.name], nargs=count, required=is_required, **common)
 
 
-def _option(said: Declared) -> Callable[[Any], Any]:
+def _option(said: Declared) -> KvtoolOption:
     how = _common(said)
     if words := words_of(said.type):
         how["type"] = Word(words)
@@ -417,6 +420,4 @@ def _option(said: Declared) -> Callable[[Any], Any]:
         how |= {"default": default, "show_default": True}
     name = said.name.replace("_", "-")
     flags = (said.flags or _FLAGS.get(name) or f"--{name}").split()
-    return click.option(
-        *flags, said.name, cls=KvtoolOption, help=said.help, section=said.section, **how
-    )
+    return KvtoolOption([*flags, said.name], help=said.help, section=said.section, **how)

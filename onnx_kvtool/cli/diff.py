@@ -7,7 +7,7 @@ import re
 
 import click
 
-from onnx_kvtool.cli.command import KvtoolCommand, asking
+from onnx_kvtool.cli.command import KvtoolCommand, command
 from onnx_kvtool.cli.output import SUFFIXES, report_place, show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import DiffRequest
@@ -69,8 +69,12 @@ def _from_git(path: str) -> str:
     return NOTHING if path.lower() in (NOTHING, os.devnull) else path
 
 
-@click.command(cls=_DiffCommand, epilog=_EPILOG, short_help="Show what changed between two models.")
-@asking(DiffRequest)
+@command(
+    DiffRequest,
+    cls=_DiffCommand,
+    epilog=_EPILOG,
+    short_help="Show what changed between two models.",
+)
 def diff(context: click.Context, request: DiffRequest) -> None:
     """Show what changed from the model OLD to the model NEW.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.output import report_place, show, shown_progress, stem_of
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import EvalRequest
@@ -34,8 +34,9 @@ See also:
 """
 
 
-@command("eval", epilog=_EPILOG, short_help="Run a model, a part of it, or one operator.")
-@asking(EvalRequest)
+@command(
+    EvalRequest, "eval", epilog=_EPILOG, short_help="Run a model, a part of it, or one operator."
+)
 def evaluate(context: click.Context, request: EvalRequest) -> None:
     """Run MODEL, a part of it, or one operator, and show the results.
 

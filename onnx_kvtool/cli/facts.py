@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import KvtoolCommand, command
 from onnx_kvtool.cli.output import show, write_data
 from onnx_kvtool.commands.requests import OpsRequest, RuleRequest, TargetsRequest
 
@@ -30,8 +30,7 @@ See also:
 """
 
 
-@command(epilog=_OPS_EPILOG)
-@asking(OpsRequest)
+@command(OpsRequest, epilog=_OPS_EPILOG)
 def ops(context: click.Context, request: OpsRequest) -> None:
     """Show what kvtool knows about the operator OP of the default domain.
 
@@ -67,8 +66,7 @@ See also:
 """
 
 
-@command(epilog=_RULE_EPILOG, short_help="Explain a rule of `kvtool check`.")
-@asking(RuleRequest)
+@command(RuleRequest, epilog=_RULE_EPILOG, short_help="Explain a rule of `kvtool check`.")
 def rule(context: click.Context, request: RuleRequest) -> None:
     """Explain the rule CODE of `kvtool check`: what it finds, and why that is bad.
 
@@ -114,8 +112,7 @@ See also:
 """
 
 
-@command(epilog=_TARGETS_EPILOG)
-@asking(TargetsRequest)
+@command(TargetsRequest, epilog=_TARGETS_EPILOG)
 def targets(context: click.Context, request: TargetsRequest) -> None:
     """List the releases of runtimes that `kvtool lower --target` knows.
 
@@ -145,7 +142,9 @@ def _commands(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [name for name in names if name.startswith(incomplete)]
 
 
-@command("help", epilog=_HELP_EPILOG, short_help="Show the help of a command.")
+@click.command(
+    "help", cls=KvtoolCommand, epilog=_HELP_EPILOG, short_help="Show the help of a command."
+)
 @click.argument("name", required=False, metavar="[COMMAND]", shell_complete=_commands)
 @click.pass_context
 def help_(context: click.Context, /, name: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.output import refuse_stdout, show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import InferRequest
@@ -33,8 +33,9 @@ See also:
 """
 
 
-@command(epilog=_EPILOG, short_help="Infer the type and shape of every value of a model.")
-@asking(InferRequest)
+@command(
+    InferRequest, epilog=_EPILOG, short_help="Infer the type and shape of every value of a model."
+)
 def infer(context: click.Context, request: InferRequest) -> None:
     """Infer the type and shape of every value of MODEL, and explain unknown ones.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.output import SUFFIXES, report_place, show, shown_progress, stem_of
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import InspectRequest
@@ -36,8 +36,7 @@ See also:
 """
 
 
-@command(epilog=_EPILOG)
-@asking(InspectRequest)
+@command(InspectRequest, epilog=_EPILOG)
 def inspect(context: click.Context, request: InspectRequest) -> None:
     """Show the caches of MODEL and what they cost.
 

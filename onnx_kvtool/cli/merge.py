@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.output import SUFFIXES, report_place
 from onnx_kvtool.commands.requests import MergeRequest
 from onnx_kvtool.core.choices import Severity
@@ -32,8 +32,7 @@ See also:
 """
 
 
-@command(epilog=_EPILOG)
-@asking(MergeRequest)
+@command(MergeRequest, epilog=_EPILOG)
 def merge(context: click.Context, request: MergeRequest) -> None:
     """Merge the reports of a check that ran in parts.
 

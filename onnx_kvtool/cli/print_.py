@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.output import SUFFIXES, report_place, shown_progress, stem_of, write_report
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import PrintRequest
@@ -32,8 +32,12 @@ See also:
 """
 
 
-@command("print", epilog=_EPILOG, short_help="Print a model as text that `git diff` can compare.")
-@asking(PrintRequest)
+@command(
+    PrintRequest,
+    "print",
+    epilog=_EPILOG,
+    short_help="Print a model as text that `git diff` can compare.",
+)
 def print_(context: click.Context, request: PrintRequest) -> None:
     """Print MODEL as text that `git diff` can compare, in onnx's own syntax.
 

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.output import refuse_stdout, show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import LowerRequest, RaiseRequest, RewriteRequest
@@ -98,8 +98,7 @@ See also:
 """
 
 
-@command(epilog=_LOWER_EPILOG)
-@asking(LowerRequest)
+@command(LowerRequest, epilog=_LOWER_EPILOG)
 def lower(context: click.Context, request: LowerRequest) -> None:
     """Rewrite MODEL for an older opset and verify the result.
 
@@ -159,11 +158,8 @@ See also:
 
 
 @command(
-    "raise",
-    epilog=_RAISE_EPILOG,
-    short_help="Turn cache updates into TensorScatter.",
+    RaiseRequest, "raise", epilog=_RAISE_EPILOG, short_help="Turn cache updates into TensorScatter."
 )
-@asking(RaiseRequest)
 def raise_(context: click.Context, request: RaiseRequest) -> None:
     """Turn the cache updates of MODEL into TensorScatter and verify the result.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import asking, command
+from onnx_kvtool.cli.command import command
 from onnx_kvtool.cli.output import show, shown_progress
 from onnx_kvtool.commands.options import path_in
 from onnx_kvtool.commands.requests import VerifyRequest
@@ -34,8 +34,11 @@ See also:
 _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
 
 
-@command(epilog=_EPILOG, short_help="Run two models on the same inputs and compare every output.")
-@asking(VerifyRequest)
+@command(
+    VerifyRequest,
+    epilog=_EPILOG,
+    short_help="Run two models on the same inputs and compare every output.",
+)
 def verify(context: click.Context, request: VerifyRequest) -> None:
     """Run the models A and B on the same inputs and compare every output.
 
