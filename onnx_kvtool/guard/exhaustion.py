@@ -6,7 +6,6 @@ import functools
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 
 import numpy as np
 import onnx
@@ -15,7 +14,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import graph_nodes
 from onnx_kvtool.guard.contents import (
     FLOATS,
     HOLDERS,
@@ -259,51 +258,25 @@ def expanded_nodes(model: ir.Model) -> int:
 
     Linear in the nodes of the model. A call by which a function calls itself counts as one node.
     """
+    nodes = {key: _all_nodes(function.graph) for key, function in model.functions.items()}
     sizes: dict[_Key, int] = {}
-    for key in model.functions:
-        _size(key, model.functions, sizes)
-    return _count(model.graph, model.functions, sizes)
 
+    def size(found: list[_Key]) -> int:
+        return len(found) + sum(sizes.get(key, 0) for key in found)
 
-def _size(key: _Key, functions: Mapping[_Key, ir.Function], sizes: dict[_Key, int]) -> None:
-    """Fill in the size of a function, and first those of the functions it calls."""
-    waiting = [key]
+    waiting, seen = [*reversed(nodes)], set[_Key]()
     while waiting:
-        current = waiting[-1]
-        if current in sizes and sizes[current] >= 0:
-            waiting.pop()
+        key = waiting[-1]
+        if key not in seen:
+            seen.add(key)
+            waiting += [called for called in nodes[key] if called in nodes and called not in seen]
             continue
-        first = current not in sizes
-        sizes[current] = -1  # being looked at
-        graph = functions[current].graph
-        lacking = [c for c in _calls(graph, functions) if c not in sizes] if first else []
-        if lacking:
-            waiting.extend(lacking)
-            continue
-        sizes[current] = _count(graph, functions, sizes)
         waiting.pop()
+        if key not in sizes:
+            sizes[key] = size(nodes[key])
+    return size(_all_nodes(model.graph))
 
 
-def _calls(graph: ir.Graph, functions: Mapping[_Key, ir.Function]) -> list[_Key]:
-    found = []
-    for node in graph:
-        if (key := node.op_identifier()) in functions:
-            found.append(key)
-        if node.attributes.data:
-            for _, body in subgraphs(node):
-                found.extend(_calls(body, functions))
-    return found
-
-
-def _count(
-    graph: ir.Graph, functions: Mapping[_Key, ir.Function], sizes: Mapping[_Key, int]
-) -> int:
-    total = 0
-    for node in graph:
-        total += 1
-        if functions and (key := node.op_identifier()) in functions:
-            total += max(sizes.get(key, 0), 0)
-        if node.attributes.data:
-            for _, body in subgraphs(node):
-                total += _count(body, functions, sizes)
-    return total
+def _all_nodes(graph: ir.Graph) -> list[_Key]:
+    """Return the operator of each node of a graph and of its bodies."""
+    return [node.op_identifier() for _, _, node in graph_nodes("", graph)]
