@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.machine import Budget
-from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.lint.finding import Applicability
 from onnx_kvtool.lint.settings.baseline import Baseline, read_baseline
 from onnx_kvtool.lint.settings.config import (
-    FORMATS,
-    LEVELS,
     Config,
     PerFileIgnore,
     Selection,
@@ -105,9 +102,9 @@ def resolve(request: CheckRequest) -> Settings:
         fix="show" if request.diff else "apply" if _flag(request.fix, values, "fix") else "none",
         allowed=allowed,
         baseline=_baseline(request, config),
-        fail_on=cast(Severity, _word(request.fail_on, values, "fail-on", "error", LEVELS)),
+        fail_on=request.fail_on or values.get("fail-on", "error"),
         exit_zero=_flag(request.exit_zero, values, "exit-zero"),
-        output_format=_word(request.output_format, values, "format", "text", FORMATS),
+        output_format=request.output_format or values.get("format", "text"),
         statistics=_flag(request.statistics, values, "statistics"),
         jobs=request.jobs or values.get("jobs", 1),
         cache_dir=_cache_dir(request, config),
@@ -145,33 +142,27 @@ def _selection(request: CheckRequest, config: Config) -> Selection:
 
 
 def _per_file(request: CheckRequest, config: Config) -> tuple[PerFileIgnore, ...]:
-    if request.per_file_ignores:
-        return tuple(_per_file_flag(text) for text in request.per_file_ignores)
-    for pattern in config.values.get("per-file-ignores", {}):
-        _check_pattern(pattern, f"`{config.path}`, `per-file-ignores`")
-    return tuple(
-        PerFileIgnore(
-            pattern, check_codes(codes, f"`{config.path}`, `per-file-ignores`"), config.base
-        )
-        for pattern, codes in config.values.get("per-file-ignores", {}).items()
-    )
+    flags, where = request.per_file_ignores, "`--per-file-ignores`"
+    if flags:
+        return tuple(_ignore(*_split(text), where, os.getcwd()) for text in flags)
+    given, where = config.values.get("per-file-ignores", {}), f"`{config.path}`, `per-file-ignores`"
+    return tuple(_ignore(name, codes, where, config.base) for name, codes in given.items())
 
 
-def _per_file_flag(text: str) -> PerFileIgnore:
-    pattern, colon, codes = text.rpartition(":")
-    if not (pattern and colon and codes.strip()):
+def _split(text: str) -> tuple[str, Sequence[str]]:
+    pattern, _, codes = text.rpartition(":")
+    if not (pattern and codes.strip()):
         raise UsageError(
             f"`--per-file-ignores` is `{text}`, expected `GLOB:CODES`",
             help="write it like `--per-file-ignores 'legacy/*.onnx:KV1,MD405'`",
         )
-    _check_pattern(pattern, "`--per-file-ignores`")
-    checked = check_codes(split_codes(codes), "`--per-file-ignores`")
-    return PerFileIgnore(pattern, checked, os.getcwd())
+    return pattern, split_codes(codes)
 
 
-def _check_pattern(pattern: str, where: str) -> None:
+def _ignore(pattern: str, codes: Sequence[str], where: str, base: str) -> PerFileIgnore:
     if not is_pattern(pattern):
         raise UsageError(f"{where} has `{pattern}`, expected a pattern as in `.gitignore`")
+    return PerFileIgnore(pattern, check_codes(codes, where), base)
 
 
 def _baseline(request: CheckRequest, config: Config) -> Baseline | None:
@@ -195,15 +186,3 @@ def _cache_dir(request: CheckRequest, config: Config) -> str | None:
 
 def _flag(given: bool | None, values: Mapping[str, Any], key: str) -> bool:
     return bool(values.get(key, False)) if given is None else given
-
-
-def _word(
-    given: str | None, values: Mapping[str, Any], key: str, default: str, words: Sequence[str]
-) -> str:
-    word = str(values.get(key, default)) if given is None else given
-    if word not in words:
-        raise UsageError(
-            f"`--{key}` is `{word}`, expected one of {', '.join(words)}",
-            help=did_you_mean(word, words),
-        )
-    return word
