@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def evaluate(request: EvalRequest) -> dict[str, np.ndarray[Any, Any]]:
     is_limited = request.time_limit is not None or request.memory_limit is not None
     limits = _limits(request) if is_limited else None
     with running_on(request.provider):
-        report = _limited(lambda told: _evaluate(loaded, given, request, told), limits, silent)
+        report = _limited(partial(_evaluate, loaded, given, request), limits, silent)
     return {name: owned(value) for name, value in apart_from(report.values, given).items()}
 
 
@@ -130,9 +131,8 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
     """
     _check_request(request)
     limits = _limits(request) if is_confining() else None
-    if (op := request.op) is not None:
-        with running_on(request.provider):
-            report = _limited(lambda told: _evaluate_operator(request, op, told), limits, progress)
+    if request.op is not None:
+        work = partial(_evaluate_operator, request, request.op)
     else:
         given = {name: read_spec(text) for name, text in request.specs}
         progress("reading the model")
@@ -141,11 +141,9 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
             is_same(file.path, target) for file in external_files(model)
         ):
             raise UsageError(f"`{target}` contains weights, and would be overwritten", help=_OTHER)
-        values = input_values(model, given)
-        with running_on(request.provider):
-            report = _limited(
-                lambda told: _evaluate(model, values, request, told), limits, progress
-            )
+        work = partial(_evaluate, model, input_values(model, given), request)
+    with running_on(request.provider):
+        report = _limited(work, limits, progress)
     if request.save is not None:
         save_values(request.save, report.values)
         report.saved = request.save

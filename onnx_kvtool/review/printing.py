@@ -226,11 +226,15 @@ def _node(node: onnx.NodeProto, indent: str) -> Iterator[str]:
         yield f"{head} <{inside}>{call}" if inside else head + call
         return
     yield f"{head}{call} <"
-    for place, lines in enumerate(blocks):
-        comma = "," if place < len(blocks) - 1 else ""
-        yield from lines[:-1]
-        yield lines[-1] + comma
+    yield from _joined(blocks)
     yield f"{indent}>"
+
+
+def _joined(blocks: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of blocks, with a comma behind each block but the last."""
+    for place, lines in enumerate(blocks, 1):
+        yield from lines[:-1]
+        yield lines[-1] + ("," if place < len(blocks) else "")
 
 
 def attribute_lines(attribute: onnx.AttributeProto, indent: str) -> Iterator[str]:
@@ -244,10 +248,7 @@ def attribute_lines(attribute: onnx.AttributeProto, indent: str) -> Iterator[str
         yield from _graph(attribute.g, indent, head)
     elif attribute.type == _A.GRAPHS:
         yield f"{indent}{head}["
-        for place, graph in enumerate(attribute.graphs):
-            *lines, last = _graph(graph, indent + _STEP, "")
-            yield from lines
-            yield last + ("," if place < len(attribute.graphs) - 1 else "")
+        yield from _joined([list(_graph(g, indent + _STEP, "")) for g in attribute.graphs])
         yield f"{indent}]"
     elif attribute.type == _A.TENSOR:
         yield f"{indent}{head}{tensor_text(attribute.t)[0]}"
