@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -17,7 +16,7 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 from onnx_kvtool.symbolic.expressions import ZERO, coordinate, integer
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, interval
@@ -39,9 +38,8 @@ class Stuck(Exception):
     """No wide form is known; the message is a clause that says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Widened:
-    """A graph as a rule sees it.
+class Widened(NodeView):
+    """A node as a rule sees it.
 
     Attributes:
         grown: Which values are as long as the rows in use.
@@ -50,20 +48,36 @@ class Widened:
         count: The rows in use, (1,), int64.
     """
 
-    em: Emitter
-    grown: Grown
-    wide: Mapping[ir.Value, ir.Value]
-    capacity: int
-    count: ir.Value
-    folder: ConstantFolder
+    def __init__(
+        self,
+        node: ir.Node,
+        em: Emitter,
+        grown: Grown,
+        wide: Mapping[ir.Value, ir.Value],
+        capacity: int,
+        count: ir.Value,
+        folder: ConstantFolder,
+    ) -> None:
+        super().__init__(node, em.opset)
+        self.em, self.grown, self.wide = em, grown, wide
+        self.capacity, self.count, self.folder = capacity, count, folder
+
+    @property
+    def after(self) -> tuple[Size, ...]:
+        """The sizes of the result."""
+        return self.sizes(self.node.outputs[0])
+
+    def shape(self) -> ir.Value:
+        """Return the shape of the wide form of the result, as a constant."""
+        return self.em.constant(self.target(self.node.outputs[0]), "shape")
 
     def sizes(self, value: ir.Value) -> tuple[Size, ...]:
         """Return the sizes of a value. Raise Stuck if its rank is unknown."""
         found = self.grown.shapes.get(value)
         if found is not None:
             return found
-        dims = [dim for dim in dims_of(value) or (None,) if isinstance(dim, int)]
-        if value.shape is None or len(dims) != len(value.shape):
+        dims = fixed_sizes(dims_of(value))
+        if dims is None:
             raise Stuck(f"the shape of `{value.name}` is unknown")
         return tuple(dims)
 
@@ -116,9 +130,9 @@ class Widened:
         held = em.constant(np.array(filler).astype(dtype.numpy()), "hidden")
         return where(em, in_use, wide, held, hint="hidden")
 
-    def again(self, view: NodeView, *inputs: ir.Value | None) -> tuple[ir.Value, ...]:
+    def again(self, *inputs: ir.Value | None) -> tuple[ir.Value, ...]:
         """Add the same node with other inputs: by default with the wide forms of its own."""
-        node = view.node
+        node = self.node
         inputs = inputs or tuple(None if v is None else self.of(v) for v in node.inputs)
         dtypes = [self.dtype(output) for output in node.outputs]
         new = self.em.multi(node.op_type, *inputs, dtypes=dtypes)
@@ -132,44 +146,44 @@ class Widened:
 Wide = ir.Value | tuple[ir.Value, ...]
 """The wide form of the only output of a node, or of each output."""
 
-Rule = Callable[[NodeView, Widened], Wide]
+Rule = Callable[[Widened], Wide]
 
 
 # Scatters, slices and gathers.
 
 
-def scattered(view: NodeView, state: Widened) -> Wide:
+def scattered(view: Widened) -> Wide:
     """Write at the same indices, if no index depends on the rows.
 
     Otherwise each element must be written at its own place, and the result is the updates.
     """
     data, indices, updates = view.operands("data", "indices", "updates")
-    depth, sizes, given = state.sizes(indices)[-1] or 0, state.sizes(data), state.sizes(updates)
+    depth, sizes, given = view.sizes(indices)[-1] or 0, view.sizes(data), view.sizes(updates)
     outer, inner = given[: depth - len(sizes)], given[depth - len(sizes) :]
-    places = (*state.sizes(indices), *sizes[:depth], *outer)
+    places = (*view.sizes(indices), *sizes[:depth], *outer)
     if 0 < depth < len(sizes) and inner == sizes[depth:] and not is_grown(places):
-        return state.again(view, state.of(data), indices, state.of(updates))
-    shape = state.target(data)
-    targets = state.target(updates), state.target(indices)
+        return view.again(view.of(data), indices, view.of(updates))
+    shape = view.target(data)
+    targets = view.target(updates), view.target(indices)
     is_plain = view.attribute("reduction") in (None, "none")
     if not is_plain or targets != (shape, [*shape, len(shape)]):
         raise Stuck("`ScatterND` does not write all elements")
-    held = state.maps().of(state.of(indices))
+    held = view.maps().of(view.of(indices))
     for axis, size in enumerate(shape):
         place = held.component(axis)
         own = ZERO if size == 1 else coordinate(axis)
         if place is None or place.element != own:
             raise Stuck("`ScatterND` is not known to write each element at its own place")
-    return state.em.op("Identity", state.of(updates))
+    return view.em.op("Identity", view.of(updates))
 
 
-def sliced(view: NodeView, state: Widened) -> Wide:
+def sliced(view: Widened) -> Wide:
     """Cut along one axis."""
     data, output = view.required("data"), view.node.outputs[0]
-    before, after = state.sizes(data), state.sizes(output)
+    before, after = view.sizes(data), view.sizes(output)
     axes, steps = view.input("axes"), view.input("steps")
-    which = [*range(len(before))] if axes is None else state.folder.listed(axes)
-    stride = [] if steps is None else state.folder.listed(steps)
+    which = [*range(len(before))] if axes is None else view.folder.listed(axes)
+    stride = [] if steps is None else view.folder.listed(steps)
     if not which or stride is None:
         raise Stuck("the axes of `Slice` are not constant")
     if {*stride} - {1}:
@@ -178,8 +192,8 @@ def sliced(view: NodeView, state: Widened) -> Wide:
         raise Stuck("`Slice` cuts along several axes")
     axis = which[0] % len(before)
     start, end = view.operands("starts", "ends")
-    cut = _cut(state.of(data), axis, (before[axis], after[axis]), (start, end), state)
-    return state.em.op("Identity", cut)
+    cut = _cut(view.of(data), axis, (before[axis], after[axis]), (start, end), view)
+    return view.em.op("Identity", cut)
 
 
 def _cut(
@@ -187,26 +201,26 @@ def _cut(
     axis: int,
     sizes: tuple[Size, Size],
     limits: tuple[ir.Value, ir.Value],
-    state: Widened,
+    view: Widened,
 ) -> ir.Value:
     """Cut a value along one axis; `sizes` are those of the axis before and after, in the source."""
-    em, (before, after), (start, end) = state.em, sizes, limits
-    first = next(iter(state.folder.listed(start) or ()), None)
+    em, (before, after), (start, end) = view.em, sizes, limits
+    first = next(iter(view.folder.listed(start) or ()), None)
     if after == GROWN and first == 0:
         if before in (GROWN, LONGER):
             return value
         if before is None:
             raise Stuck("it is unknown how many rows the table has that `Slice` cuts")
-        if 0 <= before < state.capacity:
+        if 0 <= before < view.capacity:
             raise Stuck(
-                f"a table of {before} rows is shorter than the caches of {state.capacity} rows"
+                f"a table of {before} rows is shorter than the caches of {view.capacity} rows"
             )
-        return em.op("Slice", value, start, [state.capacity], [axis])
+        return em.op("Slice", value, start, [view.capacity], [axis])
     if after == GROWN and before is not None and before > 0:
         # As many rows as are in use, from anywhere: those behind them stand for no row.
         place = from_front(start, em.constant([before], "rows"), em)
         first_row = em.op("Max", place, [0])
-        rows = em.op("Add", first_row, np.arange(state.capacity, dtype=np.int64))
+        rows = em.op("Add", first_row, np.arange(view.capacity, dtype=np.int64))
         there = em.op("Min", rows, [before - 1])
         return em.op("Gather", value, there, axis=axis)
     if after == GROWN:
@@ -218,42 +232,42 @@ def _cut(
     if before == GROWN:
         if after is None:
             raise Stuck("it is unknown how many rows `Slice` takes")
-        place = from_front(start, state.count, em)
+        place = from_front(start, view.count, em)
         rows = em.op("Add", place, np.arange(after, dtype=np.int64))
         return em.op("Gather", value, rows, axis=axis)
     return em.op("Slice", value, start, end, [axis])
 
 
-def gathered(view: NodeView, state: Widened) -> Wide:
+def gathered(view: Widened) -> Wide:
     """Look up rows; indices of rows that are not in use are limited to the table."""
     data, indices = view.operands("data", "indices")
-    sizes = state.sizes(data)
+    sizes = view.sizes(data)
     axis = view.integer("axis") % len(sizes)
-    places, table = state.of(indices), state.of(data)
+    places, table = view.of(indices), view.of(data)
     if sizes[axis] == LONGER:
         raise Stuck("`Gather` looks up what is of no known length")
     if sizes[axis] == GROWN:
-        if is_grown(state.sizes(indices)):
+        if is_grown(view.sizes(indices)):
             raise Stuck("`Gather` takes as many rows as are in use from these")
-        known = state.folder.listed(places)
+        known = view.folder.listed(places)
         if known is None or any(number < 0 for number in known):
-            places = from_front(places, state.em.op("Squeeze", state.count), state.em)
-    elif is_grown(state.sizes(indices)):
+            places = from_front(places, view.em.op("Squeeze", view.count), view.em)
+    elif is_grown(view.sizes(indices)):
         size = sizes[axis]
         if size is None and set(sizes) <= {None, 1} and axis == 0:
-            table, size = _flattened(data, len(sizes), state)
-            places = _in_flattened(places, size // state.capacity, state)
+            table, size = _flattened(data, len(sizes), view)
+            places = _in_flattened(places, size // view.capacity, view)
         if size is None or size < 1:
             raise Stuck(f"the size of `{data.name}` is unknown")
-        places = limited(places, (-size, size - 1), state)
-    return state.again(view, table, places)
+        places = limited(places, (-size, size - 1), view)
+    return view.again(table, places)
 
 
-def limited(places: ir.Value, limits: tuple[int, int], state: Widened) -> ir.Value:
+def limited(places: ir.Value, limits: tuple[int, int], view: Widened) -> ir.Value:
     """Return places within two limits, both included."""
-    dtype = state.dtype(places).numpy()
+    dtype = view.dtype(places).numpy()
     low, high = (np.array(n).astype(dtype) for n in limits)
-    return state.em.op("Max", state.em.op("Min", places, high), low)
+    return view.em.op("Max", view.em.op("Min", places, high), low)
 
 
 def viewed(node: ir.Node) -> ir.Value | None:
@@ -262,47 +276,47 @@ def viewed(node: ir.Node) -> ir.Value | None:
     return node.inputs[0] if is_view and node.inputs else None
 
 
-def _flattened(data: ir.Value, rank: int, state: Widened) -> tuple[ir.Value, int]:
+def _flattened(data: ir.Value, rank: int, view: Widened) -> tuple[ir.Value, int]:
     """Return the wide form of flattened rows in use, and its number of rows."""
     for value, _ in upwards(data, viewed):
-        sizes = state.grown.shapes.get(value, ())
-        if GROWN not in sizes or value not in state.wide:
+        sizes = view.grown.shapes.get(value, ())
+        if GROWN not in sizes or value not in view.wide:
             continue
         here = sizes.index(GROWN)
         numbers = [size for size in sizes[:here] if size is not None and size > 0]
         if len(numbers) == here and set(sizes[here + 1 :]) <= {1}:
-            count = math.prod(numbers) * state.capacity
+            count = math.prod(numbers) * view.capacity
             shape = [count, *[1] * (rank - 1)]
-            return state.em.op("Reshape", state.of(value), shape), count
+            return view.em.op("Reshape", view.of(value), shape), count
     raise Stuck(f"the size of `{data.name}` is unknown")
 
 
-def _in_flattened(places: ir.Value, sequences: int, state: Widened) -> ir.Value:
+def _in_flattened(places: ir.Value, sequences: int, view: Widened) -> ir.Value:
     """Return places in the wide form, given those in sequences of the rows in use."""
-    em, count = state.em, state.count
+    em, count = view.em, view.count
     every = em.op("Mul", count, [sequences])
     place = from_front(places, every, em)
     sequence = em.op("Div", place, count)
     row = em.op("Sub", place, em.op("Mul", sequence, count))
-    return em.op("Add", em.op("Mul", sequence, [state.capacity]), row)
+    return em.op("Add", em.op("Mul", sequence, [view.capacity]), row)
 
 
-def looked_up(view: NodeView, state: Widened) -> Wide:
+def looked_up(view: Widened) -> Wide:
     """Look up elements by tuples of coordinates and constants, all of them within the data."""
     data, indices = view.operands("data", "indices")
-    sizes, tuples = state.target(data), state.of(indices)
-    depth = state.sizes(indices)[-1]
+    sizes, tuples = view.target(data), view.of(indices)
+    depth = view.sizes(indices)[-1]
     if view.integer("batch_dims") != 0 or depth is None or depth < 1:
         raise Stuck("`GatherND` looks up each sequence by itself")
-    shape = state.target(indices)
-    held, facts = state.maps().of(tuples), Facts(tuple(map(integer, shape)))
+    shape = view.target(indices)
+    held, facts = view.maps().of(tuples), Facts(tuple(map(integer, shape)))
     for axis in range(depth):
         place = held.component(axis)
         element = None if place is None else place.element
         low, high = (-1, 0) if element is None else interval(element, facts)
         if low < 0 or high >= sizes[axis]:
             raise Stuck("`GatherND` is not known to look up elements that are there")
-    return state.again(view, state.of(data), tuples)
+    return view.again(view.of(data), tuples)
 
 
 def from_front(places: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:

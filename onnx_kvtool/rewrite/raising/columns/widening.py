@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
-from onnx_kvtool.core.walk import supersede
+from onnx_kvtool.core.walk import read_values, supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, traits
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raising.columns.rules import rule_of
 from onnx_kvtool.rewrite.raising.columns.wide import Stuck, Widened, behind, is_grown
 from onnx_kvtool.rewrite.raising.growing.edit import shape_limits
@@ -74,56 +74,48 @@ def widen(
     found, shapes, folder = Widening(), grown.shapes, ConstantFolder()
     _declare(grown)
     count.shape = ir.Shape([1])
-    for value in graph.inputs:
-        if is_grown(shapes.get(value, ())):
-            found.wide[value] = value
+    found.wide.update({v: v for v in graph.inputs if is_grown(shapes.get(v, ()))})
     found.wide.update(grown.caches)
     masks = (v.name for v in graph.inputs if shapes.get(v, ())[1:] in ((LONGER,), (capacity,)))
     mask = next(masks, None)
     for index, node in enumerate(list(graph)):
-        operands = [v for v in node.inputs if v is not None and is_grown(shapes.get(v, ()))]
+        operands = [v for v in read_values(node) if is_grown(shapes.get(v, ()))]
         results = [v for v in node.outputs if is_grown(shapes.get(v, ()))]
         if node.domain != "" or not (operands or results) or node.outputs[0] in found.wide:
             continue
         is_read = any(value.uses() or value.is_graph_output() for value in node.outputs)
         if node.op_type == "Attention" or not (is_read or results):
             continue
-        known = [*operands, *results]
-        read = [n for v in node.inputs if v is not None for n in shapes.get(v, ())]
-        is_lacking = any(size in (None, capacity) or size < GROWN for size in read)
-        help_ = _GRANT.format(mask) if mask and is_lacking else _NO_HELP
-        lost = Diagnostic(
-            "dynamic-size", "error", Location.of(scope.graph.name or "", node, index), "", help_
-        )
-        if node.op_type == "Shape" and operands and LONGER in shapes[operands[0]]:
-            text = f"`Shape` reads how long `{operands[0].name}` is, not how many rows are in use"
-            found.stuck.append((node, replace(lost, message=text)))
-            continue
-        if node.op_type == "Shape" and operands:
-            _count(node, shapes[operands[0]], count, opset, scope)
-            found.old.append(node)
-            continue
-        if any(value not in found.wide for value in operands):
-            continue  # the refusal is that of the node which it reads
         em = Emitter(scope, opset, node.name or "kvtool/columns")
-        state = Widened(em, grown, found.wide, capacity, count, folder)
         try:
-            joined = any(size is not None and size < LONGER for v in known for size in shapes[v])
-            rule = rule_of(node, joined=joined)
-            given = rule(NodeView(node, opset), state)
+            if node.op_type == "Shape" and operands:
+                _count(node, shapes[operands[0]], count, em)
+                found.old.append(node)
+                continue
+            if any(value not in found.wide for value in operands):
+                continue  # the refusal is that of the node which it reads
+            sizes = [size for value in (*operands, *results) for size in shapes[value]]
+            rule = rule_of(node, joined=any(size is not None and size < LONGER for size in sizes))
+            view = Widened(node, em, grown, found.wide, capacity, count, folder)
+            given = rule(view)
             made = given if isinstance(given, tuple) else (given,)
-            sizes = [ir.Shape(state.target(output)) for output in results]
+            targets = {output: ir.Shape(view.target(output)) for output in results}
         except (Stuck, MalformedNode) as why:
             em.discard()
-            found.stuck.append((node, replace(lost, message=str(why))))
+            read = [n for v in read_values(node) for n in shapes.get(v, ())]
+            is_lacking = any(size in (None, capacity) or size < GROWN for size in read)
+            help_ = _GRANT.format(mask) if mask and is_lacking else _NO_HELP
+            place = Location.of(scope.graph.name or "", node, index)
+            lost = Diagnostic("dynamic-size", "error", place, str(why), help_)
+            found.stuck.append((node, lost))
             continue
         added = em.commit()
         found.new += added
         graph.insert_after(node, added)
         for output, wide in zip(node.outputs, made, strict=True):
-            if output in results:
+            if output in targets:
                 found.wide[output] = wide
-                wide.shape = sizes[results.index(output)]
+                wide.shape = targets[output]
             else:
                 _replace(output, wide)
                 if output in shapes:
@@ -142,23 +134,22 @@ def _declare(grown: Grown) -> None:
             value.shape = ir.Shape(sizes)  # where a size is given, it is folded
 
 
-def _count(
-    node: ir.Node, sizes: Sequence[Size], count: ir.Value, opset: int, scope: ScopedValues
-) -> None:
+def _count(node: ir.Node, sizes: Sequence[Size], count: ir.Value, em: Emitter) -> None:
     """Replace the sizes that a Shape reads by the number of rows in use."""
-    em = Emitter(scope, opset, node.name or "kvtool/columns")
-    source = node.inputs[0]
+    source, output = node.inputs[0], node.outputs[0]
+    if LONGER in sizes:
+        name = source and source.name
+        raise Stuck(f"`Shape` reads how long `{name}` is, not how many rows are in use")
     pieces = []
     for axis in range(*shape_limits(node, len(sizes))):
-        size, limits = sizes[axis], {"start": axis, "end": axis + 1}
+        size = sizes[axis]
         if size is None:
-            pieces.append(em.op("Shape", source, attributes=limits))
+            pieces.append(em.op("Shape", source, start=axis, end=axis + 1))
+        elif size == GROWN:
+            pieces.append(count)
         else:
-            more = em.constant([behind(size) if size < 0 else size], "size")
-            pieces.append(
-                count if size == GROWN else em.op("Add", count, more) if size < 0 else more
-            )
-    output = node.outputs[0]
+            number = em.constant([behind(size) if size < 0 else size], "size")
+            pieces.append(em.op("Add", count, number) if size < 0 else number)
     new = em.op("Concat", *pieces, axis=0) if len(pieces) > 1 else pieces[0]
     if output.is_graph_output() and new in pieces:
         new = em.op("Identity", new)  # which has a name of its own
@@ -197,27 +188,24 @@ def grown_values(
         knowledge = infer_model(model, bounds=bounds).run.knowledge
     longer = [sizes.equal.resolved(size) for size in _longer(sizes) if size != step]
 
-    def within(size: Expr) -> Expr:
-        return simplified(sizes.equal.resolved(size), bounds)
-
     def number(size: Expr) -> Size:
-        bounded = within(size)
+        bounded = simplified(sizes.equal.resolved(size), bounds)
         if sizes.equal.same(size, total) or sizes.equal.same(bounded, total):
             return GROWN
         more = (bounded - sizes.equal.resolved(total)).number
         if more is not None and more > 0:
             return LONGER - more
-        found = bind_dim(text(bounded), dims) if bounded.number is None else bounded.number
-        if not isinstance(found, int) and size.number is None:
-            found = bind_dim(text(size), dims)
-        if not isinstance(found, int):
-            return LONGER if sizes.equal.resolved(size) in longer else None
-        return found
+        for one in (bounded, size):
+            found = bind_dim(text(one), dims) if one.number is None else one.number
+            if isinstance(found, int):
+                return found
+        return LONGER if sizes.equal.resolved(size) in longer else None
 
     graph = model.graph
+    results = [value for node in graph for value in node.outputs]
     shapes = {
         value: tuple(map(number, shape))
-        for value in (*graph.inputs, *graph.initializers.values(), *_results(graph))
+        for value in (*graph.inputs, *graph.initializers.values(), *results)
         if (shape := knowledge.shapes.get(value)) is not None
     }
     for value in graph.inputs:  # they have nothing behind the rows in use
@@ -248,8 +236,3 @@ def _longer(sizes: Sizes) -> Iterator[Expr]:
             continue
         if isinstance(known[1].atom, Dimension):
             yield known[1]
-
-
-def _results(graph: ir.Graph) -> Iterator[ir.Value]:
-    for node in graph:
-        yield from node.outputs
