@@ -242,7 +242,7 @@ def _done_here(work: Callable[..., Any], limits: room.Limits, progress: Callable
     """
     if _test["forks"]:
         return _confined(work, limits, progress)
-    kind, *content = pickle.loads(room._answer(work, progress))
+    kind, *content = pickle.loads(room._answer(work, limits, progress))
     if kind == "memory":
         raise room._too_much(limits)
     if kind == "error":
