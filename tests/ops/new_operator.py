@@ -30,12 +30,12 @@ def schema(name: str) -> OpSchema:
     return OpSchema(name, "", NEWEST, inputs=[x], outputs=[y], type_constraints=[TYPES])
 
 
-def halve(X: Any) -> tuple[Any, ...]:
-    return (X / np.float32(2),)
+def halve(X: Any) -> Any:
+    return X / np.float32(2)
 
 
-def every_other(X: Any) -> tuple[Any, ...]:
-    return (X[..., ::2],)
+def every_other(X: Any) -> Any:
+    return X[..., ::2]
 
 
 def lower_halve(view: Any, em: Any) -> Any:

@@ -390,30 +390,22 @@ def call_kernel(
     location: Location,
 ) -> Action:
     """Return an action that calls a kernel; `location` is for warnings."""
-    function: Callable[..., Values] = kernel
-    if attributes:
-        function = functools.partial(function, **attributes)
+    function = functools.partial(kernel, **attributes) if attributes else kernel
     wants_context = _wants_context(kernel)
-    if not bodies and not wants_context:
-
-        def run_plain(inputs: Values, captured: Values, state: State, in_place: bool) -> Values:
-            check(inputs)
-            return function(*inputs, in_place=True) if in_place else function(*inputs)
-
-        return run_plain
 
     def run(inputs: Values, captured: Values, state: State, in_place: bool) -> Values:
         check(inputs)
-        keywords: dict[str, Value] = {}
+        keywords: dict[str, Value] = {"in_place": True} if in_place else {}
         for name, body in bodies.items():
             read = tuple(captured[position] for position in body.taken)
             keywords[name] = _BoundBody(body, read, state)
         if wants_context:
             warn = functools.partial(_warn, state, location)
             keywords["context"] = Context(opset, outputs, warn)
-        if in_place:
-            keywords["in_place"] = True
-        return function(*inputs, **keywords)
+        result = function(*inputs, **keywords)
+        if isinstance(result, tuple):
+            return result
+        return (np.asarray(result) if isinstance(result, np.generic) else result,)
 
     return run
 

@@ -9,7 +9,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.elementwise.unary import apply, erf
-from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines, Value
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_broadcasts
 
 _Consumed = Ints | None
@@ -25,14 +25,12 @@ def sigmoid_of(x: Reals) -> Reals:
 # Activations with an exponential below zero: Elu, Selu and Celu.
 
 
-def elu_1(X: Array, *, alpha: float, consumed_inputs: _Consumed = None) -> tuple[Array]:
+def elu_1(X: Array, *, alpha: float, consumed_inputs: _Consumed = None) -> Array:
     """Return alpha * (exp(x) - 1) for x < 0, else x. `consumed_inputs` has no meaning."""
     return apply(lambda x: np.where(x < 0, alpha * np.expm1(x), x), X)
 
 
-def selu_1(
-    X: Array, *, alpha: float, gamma: float, consumed_inputs: _Consumed = None
-) -> tuple[Array]:
+def selu_1(X: Array, *, alpha: float, gamma: float, consumed_inputs: _Consumed = None) -> Array:
     """Return gamma * alpha * (exp(x) - 1) for x <= 0, else gamma * x.
 
     The defaults of version 1 have fewer digits than those of 6. `consumed_inputs` has no meaning.
@@ -40,7 +38,7 @@ def selu_1(
     return apply(lambda x: gamma * np.where(x <= 0, alpha * np.expm1(x), x), X)
 
 
-def celu_12(X: Array, *, alpha: float) -> tuple[Array]:
+def celu_12(X: Array, *, alpha: float) -> Array:
     """Return max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Raises:
@@ -56,17 +54,17 @@ def celu_12(X: Array, *, alpha: float) -> tuple[Array]:
 
 def hard_sigmoid_1(
     X: Array, *, alpha: float, beta: float, consumed_inputs: _Consumed = None
-) -> tuple[Array]:
+) -> Array:
     """Return max(0, min(1, alpha * x + beta)). `consumed_inputs` has no meaning."""
     return apply(lambda x: np.clip(alpha * x + beta, 0, 1), X)
 
 
-def hard_swish_14(X: Array) -> tuple[Array]:
+def hard_swish_14(X: Array) -> Array:
     """Return x * max(0, min(1, x / 6 + 0.5)); minus infinity makes NaN."""
     return apply(lambda x: x * np.clip(x / 6 + 0.5, 0, 1), X)
 
 
-def shrink_9(input: Array, *, bias: float, lambd: float) -> tuple[Array]:
+def shrink_9(input: Array, *, bias: float, lambd: float) -> Array:
     """Return x + bias for x < -lambd, x - bias for x > lambd, else 0.
 
     Integers are compared exactly. With a bias that is an integer the sum is exact and wraps around,
@@ -90,23 +88,23 @@ def shrink_9(input: Array, *, bias: float, lambd: float) -> tuple[Array]:
     else:
         wide = x.astype(np.float64)
         up, down = (wide + bias).astype(x.dtype), (wide - bias).astype(x.dtype)
-    return (np.where(low, up, np.where(high, down, np.zeros((), x.dtype))),)
+    return np.where(low, up, np.where(high, down, np.zeros((), x.dtype)))
 
 
 # Activations that keep positive numbers: Relu and its kin.
 
 
-def relu_1(X: Array, *, consumed_inputs: _Consumed = None) -> tuple[Array]:
+def relu_1(X: Array, *, consumed_inputs: _Consumed = None) -> Value:
     """Return max(0, x), for integers too; NaN stays NaN. `consumed_inputs` has no meaning."""
-    return (np.asarray(np.maximum(X, np.zeros((), X.dtype))),)
+    return np.maximum(X, np.zeros((), X.dtype))
 
 
-def leaky_relu_1(X: Array, *, alpha: float, consumed_inputs: _Consumed = None) -> tuple[Array]:
+def leaky_relu_1(X: Array, *, alpha: float, consumed_inputs: _Consumed = None) -> Array:
     """Return alpha * x for x < 0, else x. `consumed_inputs` has no meaning."""
     return apply(lambda x: np.where(x < 0, alpha * x, x), X)
 
 
-def p_relu_1(X: Array, slope: Array, *, consumed_inputs: _Consumed = None) -> tuple[Array]:
+def p_relu_1(X: Array, slope: Array, *, consumed_inputs: _Consumed = None) -> Array:
     """Compute PRelu-1 and -6: one slope, or one for each channel. `consumed_inputs` has no meaning.
 
     Raises:
@@ -123,7 +121,7 @@ def p_relu_1(X: Array, slope: Array, *, consumed_inputs: _Consumed = None) -> tu
     return p_relu_7(X, slope.reshape(-1, *(1,) * (X.ndim - 2)))
 
 
-def p_relu_7(X: Array, slope: Array) -> tuple[Array]:
+def p_relu_7(X: Array, slope: Array) -> Array:
     """Compute PRelu from version 7 on: slope * x for x < 0, else x.
 
     Integers, from version 9 on, wrap around where the product overflows, as numpy's.
@@ -135,11 +133,11 @@ def p_relu_7(X: Array, slope: Array) -> tuple[Array]:
     if X.dtype.kind in "iu":
         x, factor = np.asarray(X), np.asarray(slope)
         product = np.multiply(x, factor, dtype=X.dtype)
-        return (np.where(np.less(x, 0), product, x),)
+        return np.where(np.less(x, 0), product, x)
     return apply(lambda x: np.where(x < 0, widened(slope) * x, x), X)
 
 
-def thresholded_relu_10(X: Array, *, alpha: float) -> tuple[Array]:
+def thresholded_relu_10(X: Array, *, alpha: float) -> Array:
     """Return x for x > alpha, else 0, which is what NaN gives."""
     return apply(lambda x: np.where(x > alpha, x, 0), X)
 
@@ -151,27 +149,27 @@ def thresholded_relu_10(X: Array, *, alpha: float) -> tuple[Array]:
 # infinity makes NaN of Softsign.
 
 
-def sigmoid_1(X: Array, *, consumed_inputs: _Consumed = None) -> tuple[Array]:
+def sigmoid_1(X: Array, *, consumed_inputs: _Consumed = None) -> Array:
     """Return 1 / (1 + exp(-x)). `consumed_inputs` has no meaning."""
     return apply(sigmoid_of, X)
 
 
-def softplus_1(X: Array) -> tuple[Array]:
+def softplus_1(X: Array) -> Array:
     """Return ln(exp(x) + 1), which does not overflow."""
     return apply(_softplus, X)
 
 
-def softsign_1(input: Array) -> tuple[Array]:
+def softsign_1(input: Array) -> Array:
     """Return x / (1 + |x|)."""
     return apply(lambda x: x / (1 + np.abs(x)), input)
 
 
-def mish_18(X: Array) -> tuple[Array]:
+def mish_18(X: Array) -> Array:
     """Return x * tanh(ln(1 + exp(x)))."""
     return apply(lambda x: x * np.tanh(_softplus(x)), X)
 
 
-def gelu_20(X: Array, *, approximate: str) -> tuple[Array]:
+def gelu_20(X: Array, *, approximate: str) -> Array:
     """Return x times the normal distribution function of x.
 
     `approximate` is `none` for 0.5 * x * (1 + erf(x / sqrt(2))), in float64 for all types, or
@@ -187,12 +185,12 @@ def gelu_20(X: Array, *, approximate: str) -> tuple[Array]:
     raise KernelError(f"`approximate` is `{approximate}`, expected `none` or `tanh`")
 
 
-def swish_24(X: Array, *, alpha: float) -> tuple[Array]:
+def swish_24(X: Array, *, alpha: float) -> Array:
     """Return x * sigmoid(alpha * x)."""
     return apply(lambda x: x * sigmoid_of(alpha * x), X)
 
 
-def swi_glu_28(A: Array, B: Array, *, alpha: float) -> tuple[Array]:
+def swi_glu_28(A: Array, B: Array, *, alpha: float) -> Array:
     """Return a * sigmoid(alpha * a) * b, rounded once.
 
     Raises:

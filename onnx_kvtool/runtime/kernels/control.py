@@ -294,14 +294,14 @@ def _directions(name: str, values: Ints | None, count: int) -> tuple[bool, ...]:
 _Sequence = list[Value]
 
 
-def optional(input: Value = None, *, type: object = None) -> tuple[Value]:
+def optional(input: Value = None, *, type: object = None) -> Value:
     """Return an optional with `input`; an empty one if that is absent."""
-    return (input,)
+    return input
 
 
 def sequence_insert(
     input_sequence: _Sequence, tensor: Value, position: Array | None = None
-) -> tuple[_Sequence]:
+) -> _Sequence:
     """Return the sequence with one more element.
 
     `position` is the place in the result, in [-N, N] for N elements; None for the end.
@@ -315,7 +315,7 @@ def sequence_insert(
         raise KernelError(f"`tensor` is of dtype {tensor.dtype}, expected {first.dtype}")
     where = size if position is None else _position(position, -size, size)
     where = where + size if where < 0 else where
-    return ([*input_sequence[:where], tensor, *input_sequence[where:]],)
+    return [*input_sequence[:where], tensor, *input_sequence[where:]]
 
 
 def sequence_map(

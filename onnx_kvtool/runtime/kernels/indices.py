@@ -160,7 +160,7 @@ def position(place: int, shape: Ints) -> Ints:
 # Gather-1, -11 and -13.
 
 
-def gather(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
+def gather(data: Array, indices: Array, *, axis: int) -> Array:
     """Take slices of `data` along one axis.
 
     The result has shape `data.shape[:axis] + indices.shape + data.shape[axis + 1:]`. Negative
@@ -173,13 +173,13 @@ def gather(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
     axis = count_axis(axis, data.ndim)
     places = count_indices(indices, data.shape, axis).reshape(-1)
     taken = data.take(places, axis=axis)
-    return (taken.reshape((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])),)
+    return taken.reshape((*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
 
 
 # GatherElements-11 and -13.
 
 
-def gather_elements(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
+def gather_elements(data: Array, indices: Array, *, axis: int) -> Array:
     """Take one element of `data` per index, whose other coordinates are those of the index.
 
     For a matrix and axis 0: `output[i, j] = data[indices[i, j], j]`.
@@ -190,13 +190,13 @@ def gather_elements(data: Array, indices: Array, *, axis: int) -> tuple[Array]:
         KernelError: If ranks or dimensions do not fit; if `axis` or an index is out of range.
     """
     places = element_places(indices, data.shape, element_axis(data, indices, axis))
-    return (data.reshape(-1)[places].reshape(indices.shape),)
+    return data.reshape(-1)[places].reshape(indices.shape)
 
 
 # GatherND-11, -12 and -13.
 
 
-def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> tuple[Array]:
+def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> Array:
     """Take a slice of `data` per tuple of indices.
 
     Args:
@@ -233,7 +233,7 @@ def gather_nd(data: Array, indices: Array, *, batch_dims: int = 0) -> tuple[Arra
     count = math.prod(data.shape[: batch_dims + depth])
     inner = data.shape[batch_dims + depth :]
     slices = data.reshape(count, math.prod(inner))
-    return (slices.take(places, axis=0).reshape((*indices.shape[:-1], *inner)),)
+    return slices.take(places, axis=0).reshape((*indices.shape[:-1], *inner))
 
 
 LINES: Lines = {

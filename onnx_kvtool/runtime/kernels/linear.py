@@ -107,7 +107,7 @@ def _check_sizes(terms: Sequence[str], shapes: Sequence[Ints], dots: str, equati
 # Einsum.
 
 
-def einsum_12(*Inputs: Array, equation: str) -> tuple[Array]:
+def einsum_12(*Inputs: Array, equation: str) -> Array:
     """Compute Einsum from version 12 on: sums of products by an equation (`explicit_equation`).
 
     Narrow floats are computed in float32 and rounded once; integers wrap around. Sizes of a letter
@@ -123,7 +123,7 @@ def einsum_12(*Inputs: Array, equation: str) -> tuple[Array]:
         result = np.asarray(np.einsum(explicit, *operands, optimize=len(operands) > 1))
     except ValueError as error:  # it takes 63 operands, and 64 dimensions
         raise KernelError(f"numpy says: {error}") from error
-    return (np.array(narrowed(result, Inputs[0].dtype)),)
+    return np.array(narrowed(result, Inputs[0].dtype))
 
 
 # Matrix products over all dtypes, with the checks that they share.
@@ -199,7 +199,7 @@ def gemm_7(
     beta: float = 1.0,
     transA: int = 0,
     transB: int = 0,
-) -> tuple[Array]:
+) -> Array:
     """Compute Gemm from version 7 on: alpha * A' * B' + beta * C.
 
     Narrow floats are computed in float32 and rounded once. Integers are exact and wrap around while
@@ -223,7 +223,7 @@ def gemm_7(
         )
     check_factors(left, right)
     _check_addend(C, (left.shape[0], right.shape[1]))
-    return (_sum(left, right, C, alpha, beta),)
+    return _sum(left, right, C, alpha, beta)
 
 
 def _sum(A: Array, B: Array, C: Array | None, alpha: float, beta: float) -> Array:
@@ -258,7 +258,7 @@ def _check_addend(C: Array | None, shape: tuple[int, int]) -> None:
 # MatMul.
 
 
-def mat_mul_1(A: Array, B: Array) -> tuple[Array]:
+def mat_mul_1(A: Array, B: Array) -> Array:
     """Compute MatMul of every version: the product as `numpy.matmul` defines it.
 
     See `matrix_product` for the precision. A vector counts as one row of `A` or one column of `B`,
@@ -268,7 +268,7 @@ def mat_mul_1(A: Array, B: Array) -> tuple[Array]:
         KernelError: If one input is a scalar, K differs or the other dimensions do not broadcast.
     """
     check_factors(A, B)
-    return (matrix_product(A, B),)
+    return matrix_product(A, B)
 
 
 # MatMulInteger and QLinearMatMul.
@@ -282,7 +282,7 @@ def mat_mul_integer_10(
     B: Array,
     a_zero_point: Array | None = None,
     b_zero_point: Array | None = None,
-) -> tuple[Array]:
+) -> Array:
     """Compute MatMulInteger-10: the product of the quantized values without their zero points.
 
     Exact in float64: 2^37 terms of 16 bits are needed to exceed it. Sums beyond int32 wrap around,
@@ -297,7 +297,7 @@ def mat_mul_integer_10(
     check_factors(A, B)
     a = _centered(A, a_zero_point, "a_zero_point", rows=True)
     b = _centered(B, b_zero_point, "b_zero_point", rows=False)
-    return (np.asarray(np.matmul(a, b)).astype(np.int64).astype(np.int32),)
+    return np.asarray(np.matmul(a, b)).astype(np.int64).astype(np.int32)
 
 
 def q_linear_mat_mul_10(
@@ -309,7 +309,7 @@ def q_linear_mat_mul_10(
     b_zero_point: Array,
     y_scale: Array,
     y_zero_point: Array,
-) -> tuple[Array]:
+) -> Array:
     """Compute QLinearMatMul of versions 10 and 21: the product of two quantized factors, quantized.
 
     Scales and quotient are taken in float64, so that only the rounding to even shows; runtimes
@@ -331,9 +331,9 @@ def q_linear_mat_mul_10(
     zero = _laid_out(y_zero_point, product.shape, "y_zero_point", rows=True)
     dtype = y_zero_point.dtype
     if dtype not in INTEGER_RANGES:
-        return (round_to(np.asarray(quotient + zero), dtype),)
+        return round_to(np.asarray(quotient + zero), dtype)
     low, high = INTEGER_RANGES[dtype]
-    return (np.clip(np.rint(quotient) + zero, low, high).astype(np.int64).astype(dtype),)
+    return np.clip(np.rint(quotient) + zero, low, high).astype(np.int64).astype(dtype)
 
 
 def _centered(quantized: Array, zero_point: Array | None, name: str, *, rows: bool) -> Doubles:

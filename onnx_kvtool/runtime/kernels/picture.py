@@ -36,7 +36,7 @@ def average_pool(
     kernel_shape: Ints,
     pads: _Listed,
     strides: _Listed,
-) -> tuple[Array]:
+) -> Array:
     """Compute AveragePool of every version: the mean of each window.
 
     With `ceil_mode` the last window may reach beyond the padding; elements there do not count. It
@@ -51,7 +51,7 @@ def average_pool(
     """
     sliding = Sliding(auto_pad, dilations, pads, strides, ceil_mode != 0)
     mean = average_pooled(widened(X), kernel_shape, sliding, counts_padding=count_include_pad != 0)
-    return (narrowed(mean, X.dtype),)
+    return narrowed(mean, X.dtype)
 
 
 def _biased(maps: Reals, B: Array | None) -> Reals:
@@ -74,7 +74,7 @@ def conv(
     kernel_shape: _Listed,
     pads: _Listed,
     strides: _Listed,
-) -> tuple[Array]:
+) -> Array:
     """Compute Conv of every version; 16-bit types in float32, rounded once.
 
     X is (N, C, sizes...), W (M, C / group, kernel...), B (M,), and the result (N, M, places...).
@@ -97,7 +97,7 @@ def conv(
         )
     sliding = Sliding(auto_pad, dilations, pads, strides)
     result = convolved(widened(X), widened(W), group, sliding)
-    return (narrowed(_biased(result, B), X.dtype),)
+    return narrowed(_biased(result, B), X.dtype)
 
 
 def conv_transpose(
@@ -114,7 +114,7 @@ def conv_transpose(
     pads: _Listed,
     strides: _Listed,
     is_before_11: bool = False,
-) -> tuple[Array]:
+) -> Array:
     """Compute ConvTranspose: each element, times the filters, is added to the places around it.
 
     Args:
@@ -175,7 +175,7 @@ def conv_transpose(
     sizes = [max(size, part.stop) for size, part in zip(sizes, at, strict=True)]
     whole = spread(widened(X), widened(W), group, *ways[:2], sizes)
     result = whole[(slice(None), slice(None), *at)]
-    return (narrowed(_biased(result, B), X.dtype),)
+    return narrowed(_biased(result, B), X.dtype)
 
 
 def lp_pool(
@@ -188,7 +188,7 @@ def lp_pool(
     p: float | None,
     pads: _Listed,
     strides: _Listed,
-) -> tuple[Array]:
+) -> Array:
     """Compute LpPool of every version: the norm of order `p` of each window.
 
     As `average_pool`; padding is 0. Powers are taken in float64.
@@ -199,12 +199,12 @@ def lp_pool(
     if kernel_shape is None:
         raise KernelError("`kernel_shape` is missing, expected one size for each axis")
     sliding = Sliding(auto_pad, dilations, pads, strides, ceil_mode != 0)
-    return (_norm(X, kernel_shape, sliding, 2 if p is None else p),)
+    return _norm(X, kernel_shape, sliding, 2 if p is None else p)
 
 
-def global_lp_pool(X: Array, *, p: float | None) -> tuple[Array]:
+def global_lp_pool(X: Array, *, p: float | None) -> Array:
     """Compute GlobalLpPool of every version: `lp_pool` of one window for each channel."""
-    return (_norm(X, X.shape[2:], Sliding("VALID", None, None, None), 2 if p is None else p),)
+    return _norm(X, X.shape[2:], Sliding("VALID", None, None, None), 2 if p is None else p)
 
 
 def _norm(x: Array, kernel: Ints, sliding: Sliding, p: float) -> Array:
@@ -246,24 +246,24 @@ def max_pool(
     return values, np.asarray(found + channels * int(np.prod(sizes)), np.int64)
 
 
-def global_max_pool(X: Array) -> tuple[Array]:
+def global_max_pool(X: Array) -> Array:
     """Compute GlobalMaxPool of every version: `max_pool` of one window for each channel."""
-    return max_pooled(X, X.shape[2:], Sliding("VALID", None, None, None))[:1]
+    return max_pooled(X, X.shape[2:], Sliding("VALID", None, None, None))[0]
 
 
-def upsample_1(X: Array, *, height_scale: float, mode: str, width_scale: float) -> tuple[Array]:
+def upsample_1(X: Array, *, height_scale: float, mode: str, width_scale: float) -> Array:
     """Compute Upsample-1: as `upsample_9`, along the last two of four axes."""
     if X.ndim != 4:
         raise KernelError(f"`X` has shape {X.shape}, expected four dimensions")
-    return (_upsampled(X, [1, 1, height_scale, width_scale], mode),)
+    return _upsampled(X, [1, 1, height_scale, width_scale], mode)
 
 
-def upsample_7(X: Array, *, mode: str, scales: Sequence[float]) -> tuple[Array]:
+def upsample_7(X: Array, *, mode: str, scales: Sequence[float]) -> Array:
     """Compute Upsample-7: as `upsample_9`, with `scales` as an attribute."""
-    return (_upsampled(X, scales, mode),)
+    return _upsampled(X, scales, mode)
 
 
-def upsample_9(X: Array, scales: Array, *, mode: str) -> tuple[Array]:
+def upsample_9(X: Array, scales: Array, *, mode: str) -> Array:
     """Compute Upsample-9: make axes longer.
 
     The place of an element of the result is its position divided by the scale, both float32.
@@ -279,7 +279,7 @@ def upsample_9(X: Array, scales: Array, *, mode: str) -> tuple[Array]:
     """
     if scales.ndim != 1:
         raise KernelError(f"`scales` has shape {scales.shape}, expected one dimension")
-    return (_upsampled(X, scales.tolist(), mode),)
+    return _upsampled(X, scales.tolist(), mode)
 
 
 def _upsampled(x: Array, scales: Sequence[float], mode: str) -> Array:
@@ -313,7 +313,7 @@ def _upsampled(x: Array, scales: Sequence[float], mode: str) -> Array:
     return narrowed(numbers, given)
 
 
-def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tuple[Array]:
+def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
     """Compute AffineGrid-20: the place of each point of an image in another image.
 
     Points are multiplied in float64 and rounded to the type of `theta`. The only point along an
@@ -342,7 +342,7 @@ def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> tupl
     places = [*reversed(np.meshgrid(*along, indexing="ij")), np.ones(sizes)]
     points = np.stack([place.reshape(-1) for place in places], axis=-1)
     found = points @ theta.astype(np.float64).transpose(0, 2, 1)
-    return (narrowed(found.reshape(batch, *sizes, rank), theta.dtype),)
+    return narrowed(found.reshape(batch, *sizes, rank), theta.dtype)
 
 
 LINES: Lines = {

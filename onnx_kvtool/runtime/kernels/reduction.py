@@ -20,7 +20,7 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, Ints, Kern
 
 def arg_max_1(
     data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> tuple[Array]:
+) -> Array:
     """Compute ArgMax of every version: positions of the greatest elements along an axis.
 
     NaN counts as the greatest, as in numpy; the text does not mention it. Of equal elements the
@@ -29,14 +29,14 @@ def arg_max_1(
     Raises:
         KernelError: If `axis` is out of range or of size 0.
     """
-    return (_positions(np.argmax, data, axis, keepdims, select_last_index),)
+    return _positions(np.argmax, data, axis, keepdims, select_last_index)
 
 
 def arg_min_1(
     data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> tuple[Array]:
+) -> Array:
     """Compute ArgMin of every version: as `arg_max_1`, with the least elements; NaN is least."""
-    return (_positions(np.argmin, data, axis, keepdims, select_last_index),)
+    return _positions(np.argmin, data, axis, keepdims, select_last_index)
 
 
 def _positions(
@@ -108,9 +108,9 @@ def axes_by_attribute(reduction: Reduction) -> KernelFunction:
 
     def kernel(
         data: Array, *, axes: Ints | None = None, keepdims: int = 1, context: Context
-    ) -> tuple[Array]:
+    ) -> Array:
         chosen = count_axes(axes, data.ndim) if axes else tuple(range(data.ndim))
-        return (_reduce(reduction, data, chosen, keepdims, context),)
+        return _reduce(reduction, data, chosen, keepdims, context)
 
     return kernel
 
@@ -128,13 +128,13 @@ def axes_by_input(reduction: Reduction) -> KernelFunction:
         keepdims: int = 1,
         noop_with_empty_axes: int = 0,
         context: Context,
-    ) -> tuple[Array]:
+    ) -> Array:
         given = [] if axes is None else read_integers(axes, "axes")
         if given or noop_with_empty_axes:
             chosen = count_axes(given, data.ndim)
         else:
             chosen = tuple(range(data.ndim))
-        return (_reduce(reduction, data, chosen, keepdims, context),)
+        return _reduce(reduction, data, chosen, keepdims, context)
 
     return kernel
 
@@ -294,7 +294,7 @@ def _both_forms(reduction: Reduction, input_since: int = 18) -> Mapping[int, Ker
 
 def cum_sum_11(
     x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, context: Context
-) -> tuple[Array]:
+) -> Array:
     """Compute CumSum from version 11 on: running sums along an axis.
 
     Integers wrap around; narrow floats are added in float32 and each sum is rounded. With
@@ -303,14 +303,14 @@ def cum_sum_11(
     Raises:
         KernelError: If `axis` is no scalar or out of range.
     """
-    return (_running(np.add, 0, x, axis, exclusive, reverse, context),)
+    return _running(np.add, 0, x, axis, exclusive, reverse, context)
 
 
 def cum_prod_26(
     x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, context: Context
-) -> tuple[Array]:
+) -> Array:
     """Compute CumProd-26: running products along an axis; see `cum_sum_11`, with 1 for 0."""
-    return (_running(np.multiply, 1, x, axis, exclusive, reverse, context),)
+    return _running(np.multiply, 1, x, axis, exclusive, reverse, context)
 
 
 def _running(

@@ -81,7 +81,7 @@ def test_dequantized_as_the_reference_kernel(case: dict[str, Any]) -> None:
     model = one_node(
         "DequantizeLinear", inputs, [dtype], opset=opset, constants=constants, **attributes
     )
-    (expected,) = dequantize_linear_10(*inputs.values(), **attributes)
+    expected = dequantize_linear_10(*inputs.values(), **attributes)
     # From 23 on the operator stays, and onnxruntime 1.31.1 rounds the product alone to the type
     # that is asked for, not the scale before it.
     is_rounded_once = target >= 23 and dtype != case["x_scale"].dtype
@@ -99,7 +99,7 @@ def test_blocks_of_floats_of_8_bits_run_at_an_opset_that_has_none() -> None:
     model = one_node(
         "DequantizeLinear", inputs, [np.float32], opset=21, constants=["x"], **attributes
     )
-    (expected,) = dequantize_linear_10(*inputs.values(), **attributes)
+    expected = dequantize_linear_10(*inputs.values(), **attributes)
     check(model, inputs, 20, [expected])
 
 
@@ -124,7 +124,7 @@ def test_blocks_of_codes_of_4_bits_run(stored: str) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
     lowered, _ = kv.lower(model, opset=21, verify=False)
     context = Context(23, 1, lambda text: None)
-    (codes,) = quantize_linear_10(x, scale, None, **attributes, context=context)
+    codes = quantize_linear_10(x, scale, None, **attributes, context=context)
     found = onnxruntime.Session(serialize(lowered), "").run({"x": x})["out0"]
     np.testing.assert_array_equal(found, codes.astype(np.int32))
 
@@ -166,11 +166,11 @@ def test_quantized_and_dequantized_as_the_reference_kernels(case: dict[str, Any]
     """A type that the target lacks stands between the two nodes alone."""
     x, scale, zero = (case[name] for name in ("x", "y_scale", "y_zero_point"))
     attributes = case["attributes"]
-    (codes,) = quantize_linear_10(
+    codes = quantize_linear_10(
         x, scale, zero, **attributes, context=Context(23, 1, lambda text: None)
     )
     moved = {n: v for n, v in attributes.items() if n in ("axis", "block_size")}
-    (expected,) = dequantize_linear_10(codes, scale, zero, **moved)
+    expected = dequantize_linear_10(codes, scale, zero, **moved)
     names = ["x", "y_scale"] + ["y_zero_point"] * (zero is not None)
     quantize = helper.make_node("QuantizeLinear", names, ["codes"], **attributes)
     held = helper.make_node("Identity", ["codes"], ["held"])

@@ -103,6 +103,13 @@ def test_values_are_found_where_the_scopes_put_them(text: str, expected: np.ndar
     np.testing.assert_array_equal(run(text, x=X).values["y"], expected)
 
 
+@each("op", ["Relu (x)", "Div (x, x)", "Equal (x, x)", "ArgMax <axis = 0> (v)", "Max (x, x)"])
+def test_a_number_of_numpy_that_a_kernel_returns_becomes_an_array(op: str) -> None:
+    text = f"g (float x, float[N] v) => (float y) {{ c = {op} y = Identity (c) }}"
+    for value in run(text, x=np.full((), 2, np.float32), v=X[0]).values.values():
+        assert isinstance(value, np.ndarray)
+
+
 CHAIN = """
 g (float[N] x, float[N] z) => (float[N] d, float[N] e)
 { b = Neg (x) c = Exp (b) d = Add (c, c) e = Add (b, z) }

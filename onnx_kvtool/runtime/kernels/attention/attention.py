@@ -192,7 +192,7 @@ def rotary_embedding_23(
     interleaved: int,
     num_heads: int | None,
     rotary_embedding_dim: int,
-) -> tuple[Array]:
+) -> Array:
     """Rotate the first R elements of each head by the angle of its position; the others stay.
 
     Pairs (x1, x2) become (cos * x1 - sin * x2, sin * x1 + cos * x2): elements i and i + R / 2, or
@@ -241,7 +241,7 @@ def rotary_embedding_23(
     result[..., second] = sin * x1 + cos * x2
     if rotated < size:
         result[..., rotated:] = split[..., rotated:]
-    return (result.reshape(X.shape),)
+    return result.reshape(X.shape)
 
 
 def _split(shape: Ints, heads: int | None) -> tuple[int, Ints]:

@@ -141,7 +141,7 @@ def rotated(
             interleaved=int(interleaved == 1),
             num_heads=None,
             rotary_embedding_dim=2 * cos_cache.shape[1],
-        )[0]
+        )
         for x in (heads.query, heads.key)
     )
     return Heads(query, key, heads.value)

@@ -232,7 +232,7 @@ def _tell_first(x: Array, undefined: Array, dtype: Dtype, tell: Callable[[str], 
 
 def cast_6(
     input: Array, *, to: int, saturate: int = 1, round_mode: str = "up", context: Context
-) -> tuple[Array]:
+) -> Array:
     """Compute Cast from version 6 on: see `convert` for every pair of types.
 
     Versions before 19 have no float 8 types, those before 24 no float8e8m0; the defaults of the
@@ -243,7 +243,7 @@ def cast_6(
     """
     dtype = element_dtype(to, "to")
     warn = context.warn
-    return (convert(input, dtype, saturate=saturate != 0, round_mode=round_mode, warn=warn),)
+    return convert(input, dtype, saturate=saturate != 0, round_mode=round_mode, warn=warn)
 
 
 def cast_like_15(
@@ -253,16 +253,16 @@ def cast_like_15(
     saturate: int = 1,
     round_mode: str = "up",
     context: Context,
-) -> tuple[Array]:
+) -> Array:
     """Compute CastLike from version 15 on: Cast to the dtype of `target_type`, of any shape."""
     dtype, warn = target_type.dtype, context.warn
-    return (convert(input, dtype, saturate=saturate != 0, round_mode=round_mode, warn=warn),)
+    return convert(input, dtype, saturate=saturate != 0, round_mode=round_mode, warn=warn)
 
 
 # BitCast-26.
 
 
-def bit_cast_26(input: Array, *, to: int) -> tuple[Array]:
+def bit_cast_26(input: Array, *, to: int) -> Array:
     """Compute BitCast-26: the same bits as another type of the same width.
 
     Narrow types use the low bits of a byte. A bool has 8 bits, as onnx stores it and as in the
@@ -281,18 +281,18 @@ def bit_cast_26(input: Array, *, to: int) -> tuple[Array]:
             f"expected {target.bitwidth} as `to` ({target})"
         )
     if input.dtype == dtype:
-        return (input,)
+        return input
     if source.bitwidth >= 8:
         whole = np.ascontiguousarray(input).reshape(input.shape)
-        return ((whole != 0) if target == ir.DataType.BOOL else whole.view(dtype),)
+        return (whole != 0) if target == ir.DataType.BOOL else whole.view(dtype)
     quantized = np.ascontiguousarray(input).reshape(input.shape).view(np.uint8)
     quantized = quantized & np.uint8((1 << source.bitwidth) - 1)
     if target in (ir.DataType.INT4, ir.DataType.INT2):
         half = 1 << (target.bitwidth - 1)
-        return (((quantized.astype(np.int8) ^ half) - half).astype(dtype),)
+        return ((quantized.astype(np.int8) ^ half) - half).astype(dtype)
     if target in (ir.DataType.UINT4, ir.DataType.UINT2):
-        return (quantized.astype(dtype),)
-    return (quantized.view(dtype),)
+        return quantized.astype(dtype)
+    return quantized.view(dtype)
 
 
 LINES: Lines = {

@@ -62,7 +62,7 @@ def quantize_linear_10(
     output_dtype: int | None = 0,
     precision: int | None = 0,
     context: Context,
-) -> tuple[Array]:
+) -> Array:
     """Compute QuantizeLinear from version 10 on: saturate(round(x / y_scale) + y_zero_point).
 
     The division rounds once, in the type of `precision` or else of `y_scale`. A float8e8m0 scale
@@ -85,13 +85,13 @@ def quantize_linear_10(
     quotient = as_doubles(np.asarray(numerator / denominator))
     zero = 0.0 if y_zero_point is None else as_doubles(spread(y_zero_point))
     if dtype in OVERFLOW:
-        return (round_to(np.asarray(quotient + zero), dtype, saturate=saturate != 0),)
+        return round_to(np.asarray(quotient + zero), dtype, saturate=saturate != 0)
     if np.isnan(quotient).any():
         context.warn(f"`x` has NaN, which {dtype} cannot represent: taken as its least number")
     low, high = INTEGER_RANGES[dtype]
     moved = np.clip(np.rint(quotient) + zero, low, high)
     whole = np.where(np.isnan(moved), low, moved).astype(np.int64)
-    return (np.asarray(whole).astype(dtype),)
+    return np.asarray(whole).astype(dtype)
 
 
 def dynamic_quantize_linear_11(x: Array, *, context: Context) -> tuple[Array, Array, Array]:
@@ -114,7 +114,7 @@ def dynamic_quantize_linear_11(x: Array, *, context: Context) -> tuple[Array, Ar
         exact = np.asarray(np.rint(np.clip(zero - low / scale, 0, 255)))
         point = to_integers(exact, np.dtype(np.uint8))
     y_scale, y_zero_point = np.asarray(scale), point
-    (y,) = quantize_linear_10(x, y_scale, y_zero_point, context=context)
+    y = quantize_linear_10(x, y_scale, y_zero_point, context=context)
     return y, y_scale, y_zero_point
 
 
@@ -149,7 +149,7 @@ def dequantize_linear_10(
     axis: int = 1,
     block_size: int | None = 0,
     output_dtype: int | None = 0,
-) -> tuple[Array]:
+) -> Array:
     """Compute DequantizeLinear from version 10 on: (x - x_zero_point) * x_scale.
 
     The difference is exact. It and the scale are rounded to the type of the result, and so is the
@@ -180,7 +180,7 @@ def dequantize_linear_10(
         np.subtract(difference, zero, out=difference)
     factor = round_to(difference, dtype)
     scale = round_to(spread(x_scale), dtype)
-    return (np.multiply(factor, scale, out=factor),)
+    return np.multiply(factor, scale, out=factor)
 
 
 LINES: Lines = {

@@ -12,7 +12,15 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import KEPT_SHAPES, require_room
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import OVERFLOW, widen_half
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, Ints, KernelFunction, Lines
+from onnx_kvtool.runtime.kernels.kernel import (
+    Array,
+    Context,
+    Dtype,
+    Ints,
+    KernelFunction,
+    Lines,
+    Value,
+)
 
 # Multidirectional broadcasting, with a message that names the axis that does not fit.
 #
@@ -57,7 +65,7 @@ def check_operands(operands: Sequence[Array], names: tuple[str, ...]) -> None:
 # Operators on the bits of integers: BitShift; the others are functions of numpy.
 
 
-def bit_shift_11(X: Array, Y: Array, *, direction: str) -> tuple[Array]:
+def bit_shift_11(X: Array, Y: Array, *, direction: str) -> Array:
     """Compute BitShift from version 11 on: the bits of `X` moved by `Y` places, broadcast.
 
     Signed types, which version 28 allows, shift right by copying the sign. If the amount is
@@ -77,7 +85,7 @@ def bit_shift_11(X: Array, Y: Array, *, direction: str) -> tuple[Array]:
         moved, empty = np.left_shift(X, within), np.zeros_like(X)
     else:
         moved, empty = np.right_shift(X, within), np.where(X < 0, -1, 0)
-    return (np.asarray(np.where(gone, empty.astype(X.dtype), moved), X.dtype),)
+    return np.asarray(np.where(gone, empty.astype(X.dtype), moved), X.dtype)
 
 
 # The type to compute in where rounding after every step would lose too much.
@@ -120,10 +128,10 @@ def over_a_b(compute: Compute) -> KernelFunction:
     the shapes do not broadcast.
     """
 
-    def kernel(A: Array, B: Array) -> tuple[Array]:
+    def kernel(A: Array, B: Array) -> Array:
         check_operands((A, B), ("A", "B"))
         result = np.asarray(compute(widened(A), widened(B)))
-        return (result if result.dtype == np.bool_ else narrowed(result, A.dtype),)
+        return result if result.dtype == np.bool_ else narrowed(result, A.dtype)
 
     return kernel
 
@@ -131,7 +139,7 @@ def over_a_b(compute: Compute) -> KernelFunction:
 # Div and Mod.
 
 
-def div_7(A: Array, B: Array) -> tuple[Array]:
+def div_7(A: Array, B: Array) -> Value:
     """Compute Div from version 7 on: `A` / `B`, broadcast.
 
     Integers are truncated towards zero, as the text of Div-14 says since onnx 1.18; the least
@@ -143,16 +151,16 @@ def div_7(A: Array, B: Array) -> tuple[Array]:
     """
     check_operands((A, B), ("A", "B"))
     if not _is_whole(A):
-        return (np.asarray(A / B),)
+        return A / B
     _check_divisor(B)
     floor = A // B
     if A.dtype.kind == "u":
-        return (np.asarray(floor),)
+        return floor
     inexact = (floor * B != A) & ((A < 0) != (B < 0))
-    return (np.asarray(floor + inexact.astype(A.dtype), A.dtype),)
+    return np.asarray(floor + inexact.astype(A.dtype), A.dtype)
 
 
-def mod_10(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
+def mod_10(A: Array, B: Array, *, fmod: int = 0) -> Array:
     """Compute Mod of versions 10 and 13: as `mod_28`, but floats need `fmod` 1.
 
     Raises:
@@ -166,7 +174,7 @@ def mod_10(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
     return mod_28(A, B, fmod=fmod)
 
 
-def mod_28(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
+def mod_28(A: Array, B: Array, *, fmod: int = 0) -> Array:
     """Compute Mod-28: the remainder of `A` / `B`, broadcast.
 
     With `fmod` 0 the quotient is floored and the result has the sign of the divisor, zeros too;
@@ -183,7 +191,7 @@ def mod_28(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
     x, y = widened(A), widened(B)
     if _is_whole(x):
         _check_divisor(y)
-    return (np.asarray(np.fmod(x, y) if fmod else np.mod(x, y)).astype(A.dtype),)
+    return np.asarray(np.fmod(x, y) if fmod else np.mod(x, y)).astype(A.dtype)
 
 
 def _is_whole(x: Array) -> bool:
@@ -200,7 +208,7 @@ def _check_divisor(divisor: Array) -> None:
 # Pow.
 
 
-def pow_7(X: Array, Y: Array, *, context: Context) -> tuple[Array]:
+def pow_7(X: Array, Y: Array, *, context: Context) -> Array:
     """Compute Pow from version 7 on: `X` to the power of `Y`, broadcast, of the dtype of `X`.
 
     From version 12 on the dtypes may differ. Floats of one dtype are computed in it, narrow ones in
@@ -218,14 +226,14 @@ def pow_7(X: Array, Y: Array, *, context: Context) -> tuple[Array]:
     """
     broadcast_shape((X.shape, Y.shape), ("X", "Y"))
     if _is_whole(X) and _is_whole(Y):
-        return (_integer_power(X, Y, context),)
+        return _integer_power(X, Y, context)
     if _is_whole(X):
         power = np.power(X.astype(np.float64), Y.astype(np.float64))
-        return (convert(np.asarray(power), X.dtype, warn=context.warn),)
+        return convert(np.asarray(power), X.dtype, warn=context.warn)
     if X.dtype == Y.dtype:
-        return (narrowed(np.power(widened(X), widened(Y)), X.dtype),)
+        return narrowed(np.power(widened(X), widened(Y)), X.dtype)
     wide = _working_dtype(X.dtype, Y.dtype)
-    return (convert(np.asarray(np.power(X.astype(wide), Y.astype(wide))), X.dtype),)
+    return convert(np.asarray(np.power(X.astype(wide), Y.astype(wide))), X.dtype)
 
 
 def _working_dtype(base: Dtype, exponent: Dtype) -> Dtype:
@@ -280,7 +288,7 @@ def read_scalar(value: Array, name: str, context: Context) -> Array:
 # Operators of any number of operands: Min, Max, Sum and Mean.
 
 
-def min_8(*data_0: Array) -> tuple[Array]:
+def min_8(*data_0: Array) -> Value:
     """Compute Min from version 8 on: the least element at each place, broadcast; NaN wins.
 
     The text does not mention NaN; numpy, onnx.reference and onnxruntime 1.31 agree that it wins.
@@ -289,16 +297,16 @@ def min_8(*data_0: Array) -> tuple[Array]:
         KernelError: If shapes do not broadcast.
     """
     _check(data_0)
-    return (np.asarray(functools.reduce(np.minimum, data_0)),)
+    return functools.reduce(np.minimum, data_0)
 
 
-def max_8(*data_0: Array) -> tuple[Array]:
+def max_8(*data_0: Array) -> Value:
     """Compute Max from version 8 on: as `min_8`, with the greatest element."""
     _check(data_0)
-    return (np.asarray(functools.reduce(np.maximum, data_0)),)
+    return functools.reduce(np.maximum, data_0)
 
 
-def sum_8(*data_0: Array) -> tuple[Array]:
+def sum_8(*data_0: Array) -> Array:
     """Compute Sum from version 8 on, broadcast: added from the first on.
 
     Narrow floats are added in float32 and rounded at the end.
@@ -306,14 +314,14 @@ def sum_8(*data_0: Array) -> tuple[Array]:
     Raises:
         KernelError: As `min_8`.
     """
-    return (narrowed(_total(data_0), data_0[0].dtype),)
+    return narrowed(_total(data_0), data_0[0].dtype)
 
 
-def mean_8(*data_0: Array) -> tuple[Array]:
+def mean_8(*data_0: Array) -> Array:
     """Compute Mean from version 8 on: the sum as in `sum_8`, divided by the number of operands."""
     total = _total(data_0)
     mean = total / np.asarray(len(data_0), total.dtype)
-    return (narrowed(mean, data_0[0].dtype),)
+    return narrowed(mean, data_0[0].dtype)
 
 
 def _total(operands: tuple[Array, ...]) -> Array:

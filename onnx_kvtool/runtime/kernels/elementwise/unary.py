@@ -11,7 +11,7 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, finfo
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, KernelFunction, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, KernelFunction, Lines, Value
 
 # Operators of one operand that numpy computes as ONNX wants them.
 
@@ -28,7 +28,7 @@ def over_x(compute: Compute) -> KernelFunction:
     number, and zeros keep their sign.
     """
 
-    def kernel(X: Array) -> tuple[Array]:
+    def kernel(X: Array) -> Array:
         return apply(compute, X)
 
     return kernel
@@ -37,18 +37,18 @@ def over_x(compute: Compute) -> KernelFunction:
 def over_input(compute: Compute) -> KernelFunction:
     """As `over_x`, for the operators whose input is called `input`."""
 
-    def kernel(input: Array) -> tuple[Array]:
+    def kernel(input: Array) -> Array:
         return apply(compute, input)
 
     return kernel
 
 
-def apply(compute: Compute, x: Array) -> tuple[Array]:
+def apply(compute: Compute, x: Array) -> Array:
     """Return what a function makes of each element, in the dtype of the elements.
 
     It is given float64 for a double and float32 for all other floats.
     """
-    return (narrowed(compute(widened(x)), x.dtype),)
+    return narrowed(compute(widened(x)), x.dtype)
 
 
 def sign(x: Array) -> Any:
@@ -64,15 +64,15 @@ def reciprocal(x: Array) -> Any:
 # Clip.
 
 
-def clip_6(input: Array, *, min: float, max: float) -> tuple[Array]:
+def clip_6(input: Array, *, min: float, max: float) -> Array:
     """Compute Clip-6: elements limited to `min` and `max`, the bounds in the dtype of `input`."""
     low, high = np.asarray(min).astype(input.dtype), np.asarray(max).astype(input.dtype)
-    return (_limit(input, low, high),)
+    return _limit(input, low, high)
 
 
 def clip_11(
     input: Array, min: Array | None = None, max: Array | None = None, *, context: Context
-) -> tuple[Array]:
+) -> Array:
     """Compute Clip from version 11 on: Min(max, Max(input, min)); NaN stays.
 
     An absent bound is the least or the greatest finite number of the dtype. So an infinity becomes
@@ -85,7 +85,7 @@ def clip_11(
     least, greatest = _limits(input.dtype)
     low = least if min is None else read_scalar(min, "min", context)
     high = greatest if max is None else read_scalar(max, "max", context)
-    return (_limit(input, low, high),)
+    return _limit(input, low, high)
 
 
 def _limits(dtype: Dtype) -> tuple[Array, Array]:
@@ -223,9 +223,9 @@ def erf(x: Array) -> Array:
     return result.reshape(np.shape(x))
 
 
-def erf_9(input: Array) -> tuple[Array]:
+def erf_9(input: Array) -> Array:
     """Compute Erf of versions 9 and 13 element by element; see `erf`."""
-    return (erf(input),)
+    return erf(input)
 
 
 def _doubles(x: _Doubles) -> _Doubles:
@@ -263,19 +263,19 @@ def _horner(x: _Doubles, coefficients: tuple[float, ...]) -> _Doubles:
 # IsNaN and IsInf.
 
 
-def is_nan_9(X: Array) -> tuple[Array]:
+def is_nan_9(X: Array) -> Array:
     """Compute IsNaN from version 9 on; types without NaN have none."""
-    return (np.asarray(np.isnan(X), np.bool_),)
+    return np.asarray(np.isnan(X), np.bool_)
 
 
-def is_inf_10(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> tuple[Array]:
+def is_inf_10(X: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Value:
     """Compute IsInf from version 10 on; types without infinities have none."""
     infinite = np.isinf(X)
     if not detect_negative:
         infinite = infinite & ~np.signbit(X)
     if not detect_positive:
         infinite = infinite & np.signbit(X)
-    return (np.asarray(infinite),)
+    return infinite
 
 
 LINES: Lines = {

@@ -11,7 +11,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers, require_room
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines, Value
 
 # Constant and ConstantOfShape, all versions.
 
@@ -26,7 +26,7 @@ def constant_1(
     value_ints: Ints | None = None,
     value_string: str | None = None,
     value_strings: tuple[str, ...] | None = None,
-) -> tuple[Array]:
+) -> Value:
     """Return the attribute that is given; `sparse_value` came with version 11, the next with 12.
 
     A number or string becomes an array of rank 0, a list an array of rank 1. Their types are
@@ -53,10 +53,10 @@ def constant_1(
         raise KernelError(f"{got} of the attributes are given, expected exactly one of {names}")
     view = given[found[0]].view()
     view.flags.writeable = False
-    return (view,)
+    return view
 
 
-def constant_of_shape(input: Array, *, value: Array | None) -> tuple[Array]:
+def constant_of_shape(input: Array, *, value: Array | None) -> Array:
     """Return an array of one value.
 
     `input` is the shape, empty for a scalar. Without `value` the elements are float32 zeros.
@@ -70,16 +70,16 @@ def constant_of_shape(input: Array, *, value: Array | None) -> tuple[Array]:
         raise KernelError(f"`input` {sizes} contains a negative size")
     require_room(sizes, np.dtype(np.float32) if value is None else value.dtype)
     if value is None:
-        return (np.zeros(sizes, np.float32),)
+        return np.zeros(sizes, np.float32)
     if value.size != 1:
         raise KernelError(f"`value` has shape {value.shape}, expected one element")
-    return (np.full(sizes, value.reshape(())[()], value.dtype),)
+    return np.full(sizes, value.reshape(())[()], value.dtype)
 
 
 # OneHot-9, -11 and -28.
 
 
-def one_hot_9(indices: Array, depth: Array, values: Array, *, axis: int) -> tuple[Array]:
+def one_hot_9(indices: Array, depth: Array, values: Array, *, axis: int) -> Value:
     """Mark each index on a new axis; the version where a negative index marks nothing.
 
     See `one_hot_11`.
@@ -87,7 +87,7 @@ def one_hot_9(indices: Array, depth: Array, values: Array, *, axis: int) -> tupl
     return _one_hot(indices, depth, values, axis, from_back=False)
 
 
-def one_hot_11(indices: Array, depth: Array, values: Array, *, axis: int) -> tuple[Array]:
+def one_hot_11(indices: Array, depth: Array, values: Array, *, axis: int) -> Value:
     """Mark each index on a new axis.
 
     Indices and `depth` are cast to int64 if they are no integers. An index outside -`depth` to
@@ -101,9 +101,7 @@ def one_hot_11(indices: Array, depth: Array, values: Array, *, axis: int) -> tup
     return _one_hot(indices, depth, values, axis, from_back=True)
 
 
-def _one_hot(
-    indices: Array, depth: Array, values: Array, axis: int, *, from_back: bool
-) -> tuple[Array]:
+def _one_hot(indices: Array, depth: Array, values: Array, axis: int, *, from_back: bool) -> Value:
     if depth.size != 1 or depth.ndim > 1:
         raise KernelError(f"`depth` has shape {depth.shape}, expected one element")
     if values.shape != (2,):
@@ -120,13 +118,13 @@ def _one_hot(
         places = np.where(places < 0, places + size, places)
     hot = np.expand_dims(places, axis)
     along = np.arange(size).reshape(-1, *(1,) * (indices.ndim - axis))
-    return (np.where(hot == along, values[1], values[0]).astype(values.dtype, copy=False),)
+    return np.where(hot == along, values[1], values[0]).astype(values.dtype, copy=False)
 
 
 # Range-11 and -27.
 
 
-def range_11(start: Array, limit: Array, delta: Array) -> tuple[Array]:
+def range_11(start: Array, limit: Array, delta: Array) -> Value:
     """Count from `start` up to `limit` by `delta`.
 
     `output[i] = start + i * delta` for `ceil((limit - start) / delta)` elements, none if that is
@@ -144,16 +142,16 @@ def range_11(start: Array, limit: Array, delta: Array) -> tuple[Array]:
         require_room((number,), np.dtype(np.int64))
         # What overflows in between comes back: every element lies between `start` and `limit`.
         steps = np.arange(number, dtype=np.int64) * np.int64(step)
-        return ((np.int64(first) + steps).astype(dtype),)
+        return (np.int64(first) + steps).astype(dtype)
     quotient = float(last - first) / float(step)
     if not math.isfinite(quotient):
         raise KernelError("`limit` - `start` overflows")
     number = max(math.ceil(quotient), 0)
     require_room((number,), np.dtype(np.float64))
-    return ((first + np.arange(number).astype(dtype) * step).astype(dtype),)
+    return (first + np.arange(number).astype(dtype) * step).astype(dtype)
 
 
-def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int) -> tuple[Array]:
+def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int) -> Array:
     """Count from `start` up to `limit` by `delta`; see `range_11`.
 
     float16 and bfloat16 are computed in float32 and rounded once at the end.
@@ -163,8 +161,7 @@ def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int) -> tu
     """
     if stash_type != 1:
         raise KernelError(f"`stash_type` is {stash_type}, expected 1")
-    (elements,) = range_11(*map(widened, (start, limit, delta)))
-    return (narrowed(elements, start.dtype),)
+    return narrowed(range_11(*map(widened, (start, limit, delta))), start.dtype)
 
 
 def _scalars(*values: Array) -> list[Any]:
@@ -183,7 +180,7 @@ def _scalars(*values: Array) -> list[Any]:
 # NonZero and Compress, all versions.
 
 
-def non_zero(X: Array) -> tuple[Array]:
+def non_zero(X: Array) -> Array:
     """Return the coordinates of the elements that are not zero, in row-major order.
 
     NaN is not zero, -0 is; a string is not zero if it is not empty, as in numpy.
@@ -191,11 +188,11 @@ def non_zero(X: Array) -> tuple[Array]:
     The result is (r, N), int64, for rank r; for a scalar (0, N), N of 1 or 0.
     """
     if X.ndim == 0:
-        return (np.zeros((0, int(bool(X))), np.int64),)
-    return (np.array(np.nonzero(X), np.int64).reshape(X.ndim, -1),)
+        return np.zeros((0, int(bool(X))), np.int64)
+    return np.array(np.nonzero(X), np.int64).reshape(X.ndim, -1)
 
 
-def compress(input: Array, condition: Array, *, axis: int | None) -> tuple[Array]:
+def compress(input: Array, condition: Array, *, axis: int | None) -> Array:
     """Keep the slices whose condition is true; drop those behind the last condition.
 
     Without `axis`, `input` is made one-dimensional first.
@@ -215,7 +212,7 @@ def compress(input: Array, condition: Array, *, axis: int | None) -> tuple[Array
             f"`condition` has {counted(len(condition), 'element')}, expected at most {size}: "
             f"`input` has shape {input.shape}"
         )
-    return (np.take(input, np.flatnonzero(condition), axis=along),)
+    return np.take(input, np.flatnonzero(condition), axis=along)
 
 
 # Unique-11 and -28.
@@ -279,14 +276,14 @@ def unique(
 # Where-9 and -16.
 
 
-def where(condition: Array, X: Array, Y: Array) -> tuple[Array]:
+def where(condition: Array, X: Array, Y: Array) -> Value:
     """Take each element from `X` where `condition` holds, else from `Y`; all are broadcast.
 
     Raises:
         KernelError: If the shapes do not fit.
     """
     try:
-        return (np.asarray(np.where(condition, X, Y)),)
+        return np.where(condition, X, Y)
     except ValueError as error:
         raise KernelError(
             f"`condition`, `X` and `Y` with shapes {condition.shape}, {X.shape} and {Y.shape} "

@@ -15,7 +15,7 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines, Value
 # Reshape-5 and later, and Flatten.
 
 
-def reshape_5(data: Array, shape: Array, *, allowzero: int = 0) -> tuple[Array]:
+def reshape_5(data: Array, shape: Array, *, allowzero: int = 0) -> Array:
     """Give `data` another shape with the same number of elements; `allowzero` came with 14.
 
     A -1 in `shape`, at most one, is what the other sizes leave. A 0 is the size of `data` in the
@@ -48,7 +48,7 @@ def reshape_5(data: Array, shape: Array, *, allowzero: int = 0) -> tuple[Array]:
             f"as `data` with shape {data.shape}"
         )
     require_axes(len(sizes))
-    return (data.reshape(sizes),)
+    return data.reshape(sizes)
 
 
 def _size(data: Array, given: list[int], dim: int, allowzero: bool) -> int:
@@ -66,14 +66,14 @@ def _size(data: Array, given: list[int], dim: int, allowzero: bool) -> int:
     return size
 
 
-def flatten_1(input: Array, *, axis: int) -> tuple[Array]:
+def flatten_1(input: Array, *, axis: int) -> Array:
     """Make a matrix of `input`; versions whose `axis` is not negative. See `flatten_11`."""
     if axis < 0:
         raise KernelError(f"`axis` is {axis}, expected 0 or more before version 11")
     return flatten_11(input, axis=axis)
 
 
-def flatten_11(input: Array, *, axis: int) -> tuple[Array]:
+def flatten_11(input: Array, *, axis: int) -> Array:
     """Make a matrix of `input`: the axes before `axis` are its rows, the others its columns.
 
     `axis` is -r to r for rank r; 0 makes one row, r one column.
@@ -86,13 +86,13 @@ def flatten_11(input: Array, *, axis: int) -> tuple[Array]:
         raise KernelError(f"`axis` is {axis}, expected {-rank} to {rank}: `input` has rank {rank}")
     axis = axis + rank if axis < 0 else axis
     rows, columns = math.prod(input.shape[:axis]), math.prod(input.shape[axis:])
-    return (input.reshape(rows, columns),)
+    return input.reshape(rows, columns)
 
 
 # Squeeze and Unsqueeze, all versions.
 
 
-def squeeze_1(data: Array, *, axes: Ints | None) -> tuple[Array]:
+def squeeze_1(data: Array, *, axes: Ints | None) -> Array:
     """Drop dimensions of size 1; see `squeeze_13`.
 
     Negative axes, which version 1 does not mention, count from the back, as in onnxruntime 1.32.
@@ -100,7 +100,7 @@ def squeeze_1(data: Array, *, axes: Ints | None) -> tuple[Array]:
     return _squeeze(data, axes)
 
 
-def squeeze_13(data: Array, axes: Array | None = None) -> tuple[Array]:
+def squeeze_13(data: Array, axes: Array | None = None) -> Array:
     """Drop dimensions of size 1.
 
     Without `axes`, all dimensions of size 1 are dropped. An input that is there but empty names
@@ -114,12 +114,12 @@ def squeeze_13(data: Array, axes: Array | None = None) -> tuple[Array]:
     return _squeeze(data, None if axes is None else read_integers(axes, "axes", or_scalar=True))
 
 
-def unsqueeze_1(data: Array, *, axes: Ints) -> tuple[Array]:
+def unsqueeze_1(data: Array, *, axes: Ints) -> Array:
     """Insert dimensions of size 1; see `unsqueeze_13`, and `squeeze_1` for negative axes."""
     return _unsqueeze(data, axes)
 
 
-def unsqueeze_13(data: Array, axes: Array) -> tuple[Array]:
+def unsqueeze_13(data: Array, axes: Array) -> Array:
     """Insert dimensions of size 1.
 
     `axes` are axes of the result, in any order. A scalar is one axis, as in cases of the onnx
@@ -131,7 +131,7 @@ def unsqueeze_13(data: Array, axes: Array) -> tuple[Array]:
     return _unsqueeze(data, read_integers(axes, "axes", or_scalar=True))
 
 
-def _squeeze(data: Array, axes: Sequence[int] | None) -> tuple[Array]:
+def _squeeze(data: Array, axes: Sequence[int] | None) -> Array:
     if axes is None:
         dropped = tuple(dim for dim, size in enumerate(data.shape) if size == 1)
     else:
@@ -142,21 +142,21 @@ def _squeeze(data: Array, axes: Sequence[int] | None) -> tuple[Array]:
                 f"axis {axis} of `data` has size {data.shape[axis]}, expected 1 as `axes` names "
                 f"it: shape {data.shape}"
             )
-    return (data.squeeze(dropped),)
+    return data.squeeze(dropped)
 
 
-def _unsqueeze(data: Array, axes: Sequence[int]) -> tuple[Array]:
+def _unsqueeze(data: Array, axes: Sequence[int]) -> Array:
     require_axes(data.ndim + len(axes))
     inserted = count_axes(axes, data.ndim + len(axes), of="expanded")
     sizes = iter(data.shape)
     rank = data.ndim + len(inserted)
-    return (data.reshape([1 if axis in inserted else next(sizes) for axis in range(rank)]),)
+    return data.reshape([1 if axis in inserted else next(sizes) for axis in range(rank)])
 
 
 # Expand-8 and -13, and Tile-6 and -13.
 
 
-def expand(input: Array, shape: Array) -> tuple[Array]:
+def expand(input: Array, shape: Array) -> Array:
     """Repeat `input` along dimensions of size 1, in both directions.
 
     `shape` is aligned with that of `input` at the last dimension. A size of 1 leaves the dimension
@@ -177,10 +177,10 @@ def expand(input: Array, shape: Array) -> tuple[Array]:
             f"`input` with shape {input.shape} cannot be expanded to `shape` {sizes}"
         ) from error
     require_room(result, input.dtype)
-    return (np.broadcast_to(input, result),)
+    return np.broadcast_to(input, result)
 
 
-def tile(input: Array, repeats: Array) -> tuple[Array]:
+def tile(input: Array, repeats: Array) -> Value:
     """Repeat `input` as a whole along each dimension, 0 times or more.
 
     Raises:
@@ -196,13 +196,13 @@ def tile(input: Array, repeats: Array) -> tuple[Array]:
         raise KernelError(f"`repeats` {times} contains a negative number")
     sizes = [size * number for size, number in zip(input.shape, times, strict=True)]
     require_room(sizes, input.dtype)
-    return (np.asarray(np.tile(input, times)),)
+    return np.tile(input, times)
 
 
 # Transpose-1 and later.
 
 
-def transpose(data: Array, *, perm: Ints | None) -> tuple[Array]:
+def transpose(data: Array, *, perm: Ints | None) -> Array:
     """Permute the axes of `data`, or reverse them without `perm`.
 
     The text knows no negative axes here.
@@ -211,7 +211,7 @@ def transpose(data: Array, *, perm: Ints | None) -> tuple[Array]:
         KernelError: If `perm` is not a permutation of the axes of `data`.
     """
     if perm is None:
-        return (data.transpose(),)
+        return data.transpose()
     if sorted(perm) != list(range(data.ndim)):
         raise KernelError(
             f"`perm` is {list(perm)}, expected a permutation of 0 to {data.ndim - 1}: `data` has "
@@ -219,32 +219,32 @@ def transpose(data: Array, *, perm: Ints | None) -> tuple[Array]:
             if data.ndim
             else f"`perm` is {list(perm)}, expected no axes: `data` has rank 0"
         )
-    return (data.transpose(perm),)
+    return data.transpose(perm)
 
 
 # Shape and Size, all versions.
 
 
-def shape_1(data: Array, *, start: int = 0, end: int | None = None) -> tuple[Array]:
+def shape_1(data: Array, *, start: int = 0, end: int | None = None) -> Array:
     """Return the shape of `data`, or some of it since version 15.
 
     A `start` or `end` below 0 counts from the back. Both are then clamped to 0 to the rank.
     """
     # Python's slices clamp as the text does.
-    return (np.array(data.shape[start:end], np.int64),)
+    return np.array(data.shape[start:end], np.int64)
 
 
-def size(data: Array) -> tuple[Array]:
+def size(data: Array) -> Array:
     """Return the number of elements of `data`: rank 0, int64; 1 for a scalar."""
-    return (np.array(data.size, np.int64),)
+    return np.array(data.size, np.int64)
 
 
 # Identity, all versions.
 
 
-def identity(input: Value) -> tuple[Value]:
+def identity(input: Value) -> Value:
     """Return `input` itself: an array, a sequence, or an optional that may hold nothing."""
-    return (input,)
+    return input
 
 
 LINES: Lines = {

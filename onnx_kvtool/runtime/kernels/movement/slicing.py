@@ -11,7 +11,7 @@ import numpy as np
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_integers, require_room
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Ints, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Ints, Lines, Value
 
 # Slice-1, -10, -11 and -13.
 
@@ -22,7 +22,7 @@ def slice_1(
     starts: Ints,
     ends: Ints,
     axes: Ints | None,
-) -> tuple[Array]:
+) -> Array:
     """Take every element from a start to an end on some axes; see `slice_10`."""
     return _slice(data, starts, ends, axes, None)
 
@@ -33,7 +33,7 @@ def slice_10(
     ends: Array,
     axes: Array | None = None,
     steps: Array | None = None,
-) -> tuple[Array]:
+) -> Array:
     """Take elements from a start to an end, by a step, on some axes.
 
     Starts and ends below 0 count from the back. Then they are clamped; s is the size of the axis.
@@ -63,7 +63,7 @@ def _slice(
     ends: Sequence[int],
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
-) -> tuple[Array]:
+) -> Array:
     axes = range(len(starts)) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
     for name, given in (("ends", ends), ("axes", axes), ("steps", steps)):
@@ -85,7 +85,7 @@ def _slice(
         # Python clamps as the text does, but for a start before the first element.
         is_before = step < 0 and start < -data.shape[axis]
         index[axis] = slice(0 if is_before else start, end, step)
-    return (data[(*index, ...)],)  # the ellipsis makes it an array for rank 0 too
+    return data[(*index, ...)]  # the ellipsis makes it an array for rank 0 too
 
 
 # Split-2, -11, -13 and -18.
@@ -191,7 +191,7 @@ def _cut(value: Array, sizes: Sequence[int], axis: int, context: Context) -> tup
 # Concat-4, -11 and -13.
 
 
-def concat(*inputs: Array, axis: int) -> tuple[Array]:
+def concat(*inputs: Array, axis: int) -> Array:
     """Join arrays along an axis.
 
     A negative axis counts from the back, before version 11 too, as in onnxruntime.
@@ -210,7 +210,7 @@ def concat(*inputs: Array, axis: int) -> tuple[Array]:
                 f"`inputs[{position}]` has shape {value.shape}, expected that of `inputs[0]`, "
                 f"{first.shape}, but for axis {axis}"
             )
-    return (np.concatenate(inputs, axis=axis),)
+    return np.concatenate(inputs, axis=axis)
 
 
 # Pad-2, -11, -13, -18, -19 and later.
@@ -219,7 +219,7 @@ def concat(*inputs: Array, axis: int) -> tuple[Array]:
 _MODES = ("constant", "reflect", "edge")
 
 
-def pad_2(data: Array, *, pads: Ints, mode: str, value: float) -> tuple[Array]:
+def pad_2(data: Array, *, pads: Ints, mode: str, value: float) -> Value:
     """Add or remove elements at the ends of all axes; see `pad_19`.
 
     `value` is rounded to the dtype of `data`.
@@ -234,7 +234,7 @@ def pad_11(
     axes: Array | None = None,
     *,
     mode: str,
-) -> tuple[Array]:
+) -> Value:
     """Add or remove elements at the ends of axes; see `pad_19`."""
     return _pad(data, read_integers(pads, "pads"), mode, constant_value, axes, _MODES)
 
@@ -246,7 +246,7 @@ def pad_19(
     axes: Array | None = None,
     *,
     mode: str,
-) -> tuple[Array]:
+) -> Value:
     """Add or remove elements at the ends of axes.
 
     Negative pads remove elements. Where an axis has pads of both signs, elements are removed first
@@ -273,7 +273,7 @@ def _pad(
     constant_value: Array | None,
     axes: Array | None,
     modes: tuple[str, ...],
-) -> tuple[Array]:
+) -> Value:
     if mode not in modes:
         names = ", ".join(f"`{name}`" for name in modes)
         raise KernelError(f"`mode` is `{mode}`, expected one of {names}")
@@ -308,12 +308,12 @@ def _pad(
         kept.append(slice(first, last))
     require_room(padded, data.dtype)
     if not added:
-        return (data.copy(),)
+        return data.copy()
     pad: Any = np.pad  # whose type does not take a mode by a variable
     if is_constant:
         fill = _fill(data, constant_value)
-        return (pad(data, added, constant_values=fill)[tuple(kept)],)
-    return (pad(data[tuple(kept)], added, mode),)
+        return pad(data, added, constant_values=fill)[tuple(kept)]
+    return pad(data[tuple(kept)], added, mode)
 
 
 def _fill(data: Array, constant_value: Array | None) -> Any:
@@ -329,7 +329,7 @@ def _fill(data: Array, constant_value: Array | None) -> Any:
 # Trilu-14.
 
 
-def trilu(input: Array, k: Array | None = None, *, upper: int) -> tuple[Array]:
+def trilu(input: Array, k: Array | None = None, *, upper: int) -> Array:
     """Keep one triangle of each matrix and set the rest to zero.
 
     The diagonal `k`, 0 if absent and of rank 0 or 1, bounds the triangle and is kept.
@@ -350,7 +350,7 @@ def trilu(input: Array, k: Array | None = None, *, upper: int) -> tuple[Array]:
     rows, columns = input.shape[-2:]
     # Beyond the corners nothing changes, and numpy's arithmetic could overflow.
     diagonal = min(max(diagonal, -rows - 1), columns + 1)
-    return ((np.triu if upper else np.tril)(input, diagonal),)
+    return (np.triu if upper else np.tril)(input, diagonal)
 
 
 LINES: Lines = {

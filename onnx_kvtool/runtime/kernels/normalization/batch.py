@@ -11,7 +11,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Ints, KernelFunction, Lines
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Ints, KernelFunction, Lines, Value
 from onnx_kvtool.runtime.kernels.normalization.layer import (
     Reals,
     check_rank,
@@ -36,7 +36,7 @@ def batch_normalization_7(
     momentum: float,
     spatial: int = 1,
     context: Context | None = None,
-) -> tuple[Array]:
+) -> Array:
     """Compute BatchNormalization-7 and -9 as version 14, with given statistics.
 
     Unless `spatial`, which version 9 does not have, the operands are (C, D1, ..., Dn).
@@ -51,7 +51,7 @@ def batch_normalization_7(
         )
     shape = (_channels(X),) if spatial else X.shape[1:]
     operands = _checked(X, shape, {"scale": scale, "B": B, "mean": mean, "var": var})
-    return (_normalized(X, operands, epsilon),)
+    return _normalized(X, operands, epsilon)
 
 
 def batch_normalization_14(
@@ -119,7 +119,7 @@ def _normalized(x: Array, operands: list[Reals], epsilon: float) -> Array:
 # LpNormalization: division by a norm along an axis.
 
 
-def lp_normalization_1(input: Array, *, axis: int, p: int) -> tuple[Array]:
+def lp_normalization_1(input: Array, *, axis: int, p: int) -> Value:
     """Divide by the sum of absolute values (p of 1), or by the root of the sum of squares (2).
 
     Computed in float64 and rounded once, so that squares of a float32 neither vanish nor overflow.
@@ -134,13 +134,13 @@ def lp_normalization_1(input: Array, *, axis: int, p: int) -> tuple[Array]:
     x = input.astype(np.float64)
     norm = np.linalg.norm(x, ord=p, axis=front, keepdims=True)
     y = np.divide(x, norm, out=np.zeros_like(x), where=np.broadcast_to(norm != 0, x.shape))
-    return (y.astype(input.dtype),)
+    return y.astype(input.dtype)
 
 
 # LRN: division by a power of the squares of neighbouring channels.
 
 
-def lrn_1(X: Array, *, alpha: float, beta: float, bias: float, size: int) -> tuple[Array]:
+def lrn_1(X: Array, *, alpha: float, beta: float, bias: float, size: int) -> Array:
     """Divide by (bias + alpha / size * sum of squares) ** beta over neighbouring channels.
 
     Channel c sums over c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), as far as they exist.
@@ -161,7 +161,7 @@ def lrn_1(X: Array, *, alpha: float, beta: float, bias: float, size: int) -> tup
         first, last = max(0, -shift), channels - max(0, shift)
         total[:, first:last] += squares[:, first + shift : last + shift]
     y = x / (bias + alpha / size * total) ** beta
-    return (narrowed(y, X.dtype),)
+    return narrowed(y, X.dtype)
 
 
 # MeanVarianceNormalization: zero mean and unit variance over given axes.
@@ -171,7 +171,7 @@ _EPSILON = 1e-9
 """Added to the standard deviation by the schema's function body; the formula has none."""
 
 
-def mean_variance_normalization_9(X: Array, *, axes: Ints) -> tuple[Array]:
+def mean_variance_normalization_9(X: Array, *, axes: Ints) -> Array:
     """Compute (X - mean) / (standard deviation + 1e-9), so that constants become zero.
 
     16-bit types are computed in float32 and rounded once.
@@ -184,7 +184,7 @@ def mean_variance_normalization_9(X: Array, *, axes: Ints) -> tuple[Array]:
     distance = x - mean_over(x, front)
     deviation = np.sqrt(mean_over(distance * distance, front))
     y = distance / (deviation + _EPSILON)
-    return (narrowed(y, X.dtype),)
+    return narrowed(y, X.dtype)
 
 
 # Softmax, LogSoftmax and Hardmax: one axis since version 13, all trailing axes before.
@@ -223,18 +223,17 @@ def forms_of_softmax(formula: Callable[[Array, int], Array]) -> Mapping[int, Ker
     from the back. Both raise KernelError for an axis outside the rank.
     """
 
-    def over_one(input: Array, *, axis: int) -> tuple[Array]:
+    def over_one(input: Array, *, axis: int) -> Array:
         front = count_axis(axis, input.ndim, of="input")
         if input.size == 0:
-            return (input.copy(),)
-        return (narrowed(formula(widened(input), front), input.dtype),)
+            return input.copy()
+        return narrowed(formula(widened(input), front), input.dtype)
 
-    def over_trailing(input: Array, *, axis: int) -> tuple[Array]:
+    def over_trailing(input: Array, *, axis: int) -> Array:
         front = count_axis(axis, input.ndim, of="input")
         rows = math.prod(input.shape[:front])
         flat = input.reshape(rows, math.prod(input.shape[front:]))
-        (result,) = over_one(flat, axis=1)
-        return (result.reshape(input.shape),)
+        return over_one(flat, axis=1).reshape(input.shape)
 
     return {1: over_trailing, 13: over_one}
 

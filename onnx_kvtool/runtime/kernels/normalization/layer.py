@@ -175,7 +175,7 @@ def layer_normalization_17(
 
 def rms_normalization_23(
     X: Array, scale: Array, *, axis: int, epsilon: float, stash_type: int
-) -> tuple[Array]:
+) -> Array:
     """Divide by the root of the mean square over the axes from `axis` on, then scale.
 
     The first stage is computed in `stash_type` and its result rounded to the type of `X`.
@@ -195,7 +195,7 @@ def rms_normalization_23(
     square = rounded(mean_over(stage * stage, axes), stash)
     root = rounded(np.sqrt(square + square.dtype.type(epsilon)), stash)
     normalized = rounded(stage / root, stash).astype(X.dtype, copy=False)
-    return ((widened(normalized) * widened(scale)).astype(scale.dtype, copy=False),)
+    return (widened(normalized) * widened(scale)).astype(scale.dtype, copy=False)
 
 
 # GroupNormalization and InstanceNormalization: over space, for some channels at a time.
@@ -203,7 +203,7 @@ def rms_normalization_23(
 
 def group_normalization_18(
     X: Array, scale: Array, bias: Array, *, epsilon: float, num_groups: int
-) -> tuple[Array]:
+) -> Array:
     """Compute GroupNormalization-18: `scale` and `bias` of (num_groups,), rounded once at the end.
 
     Raises:
@@ -216,12 +216,12 @@ def group_normalization_18(
     y = _in_groups(x, num_groups, epsilon, x.dtype)
     y = y.reshape(X.shape[0], num_groups, -1)
     y = y * widened(scale)[:, None] + widened(bias)[:, None]
-    return (y.reshape(X.shape).astype(X.dtype, copy=False),)
+    return y.reshape(X.shape).astype(X.dtype, copy=False)
 
 
 def group_normalization_21(
     X: Array, scale: Array, bias: Array, *, epsilon: float, num_groups: int, stash_type: int
-) -> tuple[Array]:
+) -> Array:
     """Standardize each group of channels of each instance, then scale and shift each channel.
 
     The first stage is computed in `stash_type` and its result rounded to the type of `X`; the
@@ -241,7 +241,7 @@ def group_normalization_21(
     stage = widened(X.astype(stash, copy=False))
     y = _in_groups(stage, num_groups, epsilon, stash).astype(X.dtype, copy=False)
     y = widened(y) * _per_channel(scale, X.ndim) + _per_channel(bias, X.ndim)
-    return (y.astype(X.dtype, copy=False),)
+    return y.astype(X.dtype, copy=False)
 
 
 def instance_normalization_1(
@@ -251,7 +251,7 @@ def instance_normalization_1(
     *,
     epsilon: float,
     consumed_inputs: Ints | None = None,
-) -> tuple[Array]:
+) -> Array:
     """Standardize each channel of each instance, then scale and shift it, rounded once at the end.
 
     `input` is (N, C, D1, ..., Dn), `scale` and `B` are (C,). `consumed_inputs` has no meaning.
@@ -265,7 +265,7 @@ def instance_normalization_1(
     x = widened(input)
     y = standardize(x, tuple(range(2, x.ndim)), epsilon, x.dtype).normalized
     y = y * _per_channel(scale, x.ndim) + _per_channel(B, x.ndim)
-    return (y.astype(input.dtype, copy=False),)
+    return y.astype(input.dtype, copy=False)
 
 
 def _check_groups(x: Array, groups: int) -> None:

@@ -180,7 +180,7 @@ def scatter_9(
     axis: int,
     context: Context | None = None,
     in_place: bool = False,
-) -> tuple[Array]:
+) -> Array:
     """Write `updates` into a copy of `data`, as `scatter_elements_11` without a reduction.
 
     The text says nothing about negative indices; they count from the back, as in onnxruntime and in
@@ -200,7 +200,7 @@ def scatter_elements_11(
     reduction: str = "none",
     context: Context | None = None,
     in_place: bool = False,
-) -> tuple[Array]:
+) -> Array:
     """Write or reduce `updates` into a copy of `data`, one index along one axis per element.
 
     For a matrix and axis 0: `output[indices[i, j], j] = f(output[indices[i, j], j],
@@ -233,7 +233,7 @@ def _written(
     reduction: str,
     context: Context | None,
     in_place: bool,
-) -> tuple[Array]:
+) -> Array:
     """Return `data` with updates at places; each place indexes the first `depth` axes."""
     shape, width = data.shape[:depth], math.prod(data.shape[depth:])
     named, count = updates.shape[: updates.ndim - data.ndim + depth], math.prod(shape)
@@ -251,7 +251,7 @@ def _written(
     write(flat.reshape(count, width), places, updates.reshape(len(places), width), reduction)
     if flat is not output:
         output[...] = flat
-    return (output,)
+    return output
 
 
 def _check_element_shapes(data: Array, indices: Array, updates: Array, axis: int) -> int:
@@ -275,7 +275,7 @@ def scatter_nd_11(
     reduction: str = "none",
     context: Context | None = None,
     in_place: bool = False,
-) -> tuple[Array]:
+) -> Array:
     """Write or reduce `updates` into a copy of `data`, one tuple of indices per slice.
 
     `output[indices[i]] = f(output[indices[i]], updates[i])` for each position i of

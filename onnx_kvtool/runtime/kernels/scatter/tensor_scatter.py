@@ -20,7 +20,7 @@ def tensor_scatter(
     axis: int,
     mode: str,
     in_place: bool = False,
-) -> tuple[Array]:
+) -> Array:
     """Write `update` into a copy of `past_cache`, one start per batch row.
 
     `present_cache[b, ..., write_indices[b] + s, ...] = update[b, ..., s, ...]`, where the row is
@@ -69,14 +69,14 @@ def tensor_scatter(
 
     present = destination(past_cache, in_place, update)
     if batch == 0 or length == 0:
-        return (present,)
+        return present
     rows = [start % capacity for start in starts]
     if len(set(rows)) == 1:
         _write_rows(present, update, slice(None), rows[0], sequence_axis)
     else:
         for row, start in enumerate(rows):
             _write_rows(present, update, row, start, sequence_axis)
-    return (present,)
+    return present
 
 
 def _write_rows(

@@ -97,7 +97,7 @@ def test_the_formula_holds(
     grid = np.concatenate([np.linspace(-9, 9, 145), [_A, -_A, _B, -_B, 1e-3, -1e-3]])
     x = grid.astype(dtype).reshape(1, -1)
     before = x.copy()
-    (y,) = kernel(x, **attributes)
+    y = kernel(x, **attributes)
     assert y.dtype == dtype and y.shape == x.shape
     assert x.tobytes() == before.tobytes()
     expected = [[formula(v) for v in x[0].astype(np.float64).tolist()]]
@@ -108,12 +108,12 @@ def test_the_formula_holds(
 
 
 @each(("kernel", "attributes", "formula"), _FORMULAS)
-def test_a_value_without_dimensions_stays_an_array(
+def test_a_value_without_dimensions_keeps_its_type(
     kernel: Any, attributes: dict[str, Any], formula: Any
 ) -> None:
     for dtype in _TYPES:
-        (y,) = kernel(np.asarray(0.75, dtype), **attributes)
-        assert isinstance(y, np.ndarray) and y.shape == () and y.dtype == dtype
+        y = kernel(np.asarray(0.75, dtype), **attributes)
+        assert y.shape == () and y.dtype == dtype
 
 
 _INF = math.inf
@@ -140,9 +140,9 @@ _EDGES: dict[str, list[float]] = {
 @each("name", [*_FORMULAS])
 def test_infinity_nan_and_great_numbers_follow_the_formula_without_a_warning(name: str) -> None:
     kernel, attributes, _ = _FORMULAS[name]
-    (y,) = kernel(np.array([-_INF, _INF], np.float32), **attributes)
+    y = kernel(np.array([-_INF, _INF], np.float32), **attributes)
     np.testing.assert_allclose(y, np.array(_EDGES[name], np.float32), rtol=1e-6)
-    (y,) = kernel(np.array([math.nan, -1e38, 1e38], np.float32), **attributes)
+    y = kernel(np.array([math.nan, -1e38, 1e38], np.float32), **attributes)
     becomes_zero = name in {"ThresholdedRelu", "Shrink"}  # which say: otherwise 0
     assert y[0] == 0 if becomes_zero else np.isnan(y[0])
     assert not np.isnan(y[1:]).any()
@@ -151,34 +151,34 @@ def test_infinity_nan_and_great_numbers_follow_the_formula_without_a_warning(nam
 def test_sixteen_bits_are_rounded_once() -> None:
     """The result is the rounding of that in float32, not of roundings on the way."""
     x = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16)
-    (y,) = swish_24(x, alpha=1.0)
-    (wide,) = swish_24(x.astype(np.float32), alpha=1.0)
+    y = swish_24(x, alpha=1.0)
+    wide = swish_24(x.astype(np.float32), alpha=1.0)
     assert np.array_equal(y, wide.astype(ml_dtypes.bfloat16), equal_nan=True)
 
 
 @each("dtype", [np.int8, np.int16, np.int32, np.int64])
 def test_relu_takes_integers(dtype: Any) -> None:
     least = np.iinfo(dtype).min
-    (y,) = relu_1(np.array([least, -1, 0, 5], dtype))
+    y = relu_1(np.array([least, -1, 0, 5], dtype))
     assert y.dtype == dtype and y.tolist() == [0, 0, 0, 5]
 
 
 def test_p_relu_broadcasts_a_slope_and_takes_integers() -> None:
     x = np.arange(-15, 15, dtype=np.int64).reshape(2, 3, 5)
     slope = np.array([[2], [3], [2**62]])
-    (y,) = p_relu_7(x, slope)
+    y = p_relu_7(x, slope)
     exact = x.astype(object)
     exact = np.where(x < 0, exact * slope.astype(object), exact)
     assert y.tolist() == ((exact + 2**63) % 2**64 - 2**63).tolist()
-    (y,) = p_relu_7(np.array([7], np.uint32), np.array([9], np.uint32))
+    y = p_relu_7(np.array([7], np.uint32), np.array([9], np.uint32))
     assert y.dtype == np.uint32 and y.tolist() == [7]
 
 
 def test_p_relu_1_has_one_slope_or_one_for_each_channel() -> None:
     x = -np.ones((2, 3, 5), np.float32)
-    (y,) = p_relu_1(x, np.array([1, 2, 3], np.float32))
+    y = p_relu_1(x, np.array([1, 2, 3], np.float32))
     assert y[0].tolist() == [[-1.0] * 5, [-2.0] * 5, [-3.0] * 5]
-    (y,) = p_relu_1(x, np.array([4], np.float32))
+    y = p_relu_1(x, np.array([4], np.float32))
     assert (y == -4).all()
     with pytest.raises(KernelError, match=r"`slope` has shape \(5,\), expected one element or"):
         p_relu_1(x, np.ones(5, np.float32))
@@ -197,15 +197,15 @@ def test_p_relu_1_has_one_slope_or_one_for_each_channel() -> None:
 def test_shrink_takes_integers(
     dtype: Any, bias: float, lambd: float, given: list[int], expected: list[int]
 ) -> None:
-    (y,) = shrink_9(np.array(given, dtype), bias=bias, lambd=lambd)
+    y = shrink_9(np.array(given, dtype), bias=bias, lambd=lambd)
     assert y.dtype == dtype and y.tolist() == expected
 
 
 def test_swi_glu_is_swish_times_the_other() -> None:
     rng = np.random.default_rng(4)
     a, b = rng.standard_normal((2, 3, 5)).astype(np.float32)
-    (y,) = swi_glu_28(a, b, alpha=1.5)
-    np.testing.assert_allclose(y, swish_24(a, alpha=1.5)[0] * b, rtol=1e-6)
+    y = swi_glu_28(a, b, alpha=1.5)
+    np.testing.assert_allclose(y, swish_24(a, alpha=1.5) * b, rtol=1e-6)
     with pytest.raises(KernelError, match=r"`B` has shape \(1, 5\), expected \(3, 5\) as `A`"):
         swi_glu_28(a, b[:1], alpha=1.0)
 

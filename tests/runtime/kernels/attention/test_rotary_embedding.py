@@ -51,7 +51,7 @@ def test_pairs_are_turned(
         given = x.transpose(0, 2, 1, 3).reshape(_B, _L, _H * _D)
         expected = expected.transpose(0, 2, 1, 3).reshape(_B, _L, _H * _D)
         attributes["num_heads"] = _H
-    (y,) = rotary_embedding_23(given, cos, sin, ids if positions else None, **attributes)
+    y = rotary_embedding_23(given, cos, sin, ids if positions else None, **attributes)
     assert y.dtype == dtype and y.shape == given.shape
     np.testing.assert_allclose(y.astype(np.float64), expected, atol=tolerance, rtol=tolerance)
 

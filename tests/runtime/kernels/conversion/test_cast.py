@@ -24,7 +24,7 @@ INT4, UINT4, INT2, UINT2 = ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_d
 def cast(x: Any, to: Any, **attributes: Any) -> tuple[np.ndarray, list[str]]:
     context, warnings = recording()
     to_number = ir.DataType.from_numpy(np.dtype(to)) if to is not object else ir.DataType.STRING
-    (got,) = cast_6(x, to=int(to_number), context=context, **attributes)
+    got = cast_6(x, to=int(to_number), context=context, **attributes)
     assert got.dtype == np.dtype(to) and got.shape == x.shape
     return got, warnings
 
@@ -242,7 +242,7 @@ def test_complex_numbers_and_unknown_types_are_refused() -> None:
 def test_cast_like_takes_the_type_of_any_shape() -> None:
     context, _ = recording()
     target = np.zeros((0, 3), ml_dtypes.float8_e5m2)
-    (got,) = cast_like_15(np.array(70000.0), target, saturate=0, context=context)
+    got = cast_like_15(np.array(70000.0), target, saturate=0, context=context)
     assert got.dtype == target.dtype and got.shape == () and np.isinf(got)
 
 

@@ -27,7 +27,7 @@ F32, F16, U8, I8 = np.float32, np.float16, np.uint8, np.int8
 
 
 def quantize(*inputs: Any, **attributes: Any) -> np.ndarray:
-    return quantize_linear_10(*inputs, context=recording()[0], **attributes)[0]
+    return quantize_linear_10(*inputs, context=recording()[0], **attributes)
 
 
 def f32(*values: Any) -> np.ndarray:
@@ -52,7 +52,7 @@ def test_halves_go_to_even_before_the_zero_point_is_added() -> None:
 
 def test_nan_becomes_the_least_number_with_a_warning() -> None:
     context, warnings = recording()
-    (got,) = quantize_linear_10(f32(np.nan, 1), np.array(1, F32), context=context)
+    got = quantize_linear_10(f32(np.nan, 1), np.array(1, F32), context=context)
     assert got.tolist() == [0, 1] and len(warnings) == 1
 
 
@@ -91,7 +91,7 @@ def test_scales_that_are_powers_of_two() -> None:
     x = f32([3, 5], [3, 5])
     got = quantize(x, scale, axis=0, output_dtype=int(ir.DataType.FLOAT4E2M1))
     assert got.dtype == F4 and got.astype(float).tolist() == [[1.5, 2], [6, 6]]
-    (back,) = dequantize_linear_10(got, scale, axis=0, output_dtype=int(ir.DataType.FLOAT))
+    back = dequantize_linear_10(got, scale, axis=0, output_dtype=int(ir.DataType.FLOAT))
     assert back.dtype == F32 and back.tolist() == [[3, 4], [3, 3]]
     with pytest.raises(KernelError, match="`y` would be of dtype float8_e8m0fnu"):
         dequantize_linear_10(got, scale, axis=0)
@@ -121,10 +121,10 @@ def test_refusals(inputs: list[Any], attributes: dict[str, Any], message: str) -
 
 def test_dequantizing_multiplies_in_the_type_of_the_result() -> None:
     x, zero = np.array([0, 3, 200], U8), np.array(100, U8)
-    (got,) = dequantize_linear_10(x, np.array(0.1, F16), zero)
+    got = dequantize_linear_10(x, np.array(0.1, F16), zero)
     assert got.dtype == F16
     assert got.tolist() == (np.array([-100, -97, 100], F16) * F16(0.1)).tolist()
-    (wide,) = dequantize_linear_10(x, np.array(0.1, F16), zero, output_dtype=1)
+    wide = dequantize_linear_10(x, np.array(0.1, F16), zero, output_dtype=1)
     assert wide.tolist() == (f32(-100, -97, 100) * F32(F16(0.1))).tolist()
 
 
@@ -139,7 +139,7 @@ def test_quantizing_what_was_dequantized_gives_the_codes_back(dtype: Any) -> Non
     low = -(1 << (bits - 1)) if dtype in (INT4, INT2, I8, np.int16) else 0
     codes = np.arange(low, low + (1 << bits)).astype(dtype)
     scale, zero = np.array(0.25, F32), np.array(1, dtype)
-    (wide,) = dequantize_linear_10(codes, scale, zero)
+    wide = dequantize_linear_10(codes, scale, zero)
     assert (quantize(wide, scale, zero) == codes).all()
 
 
@@ -173,7 +173,7 @@ def test_dynamic_quantization_includes_zero_in_its_range() -> None:
     ],
 )
 def test_bits_as_another_type(x: np.ndarray, to: Any, expected: Any) -> None:
-    (got,) = bit_cast_26(x, to=int(ir.DataType.from_numpy(np.dtype(to))))
+    got = bit_cast_26(x, to=int(ir.DataType.from_numpy(np.dtype(to))))
     assert got.dtype == to and got.shape == x.shape
     assert got.tobytes() == x.tobytes() if expected is None else got.tolist() == expected
 

@@ -44,7 +44,7 @@ def test_gather_agrees_with_the_text(data: st.DataObject) -> None:
     for place in np.ndindex(expected.shape):
         index = int(indices[place[axis : axis + len(outer)]]) % shape[axis]
         expected[place] = source[(*place[:axis], index, *place[axis + len(outer) :])]
-    (output,) = gather(source, indices, axis=data.draw(st.sampled_from([axis, axis - rank])))
+    output = gather(source, indices, axis=data.draw(st.sampled_from([axis, axis - rank])))
     assert same(output, expected)
 
 
@@ -64,9 +64,7 @@ def test_gather_elements_agrees_with_the_text(data: st.DataObject) -> None:
         index = int(indices[place]) % shape[axis]
         expected[place] = source[(*place[:axis], index, *place[axis + 1 :])]
     given = source.T.copy().T if data.draw(st.booleans()) else source
-    (output,) = gather_elements(
-        given, indices, axis=data.draw(st.sampled_from([axis, axis - rank]))
-    )
+    output = gather_elements(given, indices, axis=data.draw(st.sampled_from([axis, axis - rank])))
     assert same(output, expected)
 
 
@@ -94,7 +92,7 @@ def test_gather_nd_agrees_with_the_text(data: st.DataObject) -> None:
         head = tuple(int(i) % n for i, n in zip(indices[place], sizes, strict=True))
         for tail in np.ndindex(inner):
             expected[(*place, *tail)] = source[(*place[:batch_dims], *head, *tail)]
-    (output,) = gather_nd(source, indices, batch_dims=batch_dims)
+    output = gather_nd(source, indices, batch_dims=batch_dims)
     assert same(output, expected)
 
 

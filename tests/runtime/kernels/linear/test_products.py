@@ -36,16 +36,16 @@ def whole(dtype: Any, *shape: int, seed: int = 0, high: int = 4) -> np.ndarray:
 @each("dtype", [F32, np.float64, F16, BF16, I32, np.int64, np.uint32])
 def test_shapes_and_types(a: tuple[int, ...], b: tuple[int, ...], dtype: Any) -> None:
     one, other = whole(dtype, *a), whole(dtype, *b, seed=1)
-    (got,) = mat_mul_1(one, other)
+    got = mat_mul_1(one, other)
     expected = np.asarray(np.matmul(one.astype(np.int64), other.astype(np.int64)))
     assert same(got, expected.astype(dtype))
 
 
 def test_sums_of_narrow_floats_are_not_rounded_on_the_way() -> None:
     ones = np.ones((1, 4096), F16)
-    assert mat_mul_1(ones, ones.T)[0].tolist() == [[4096]]
+    assert mat_mul_1(ones, ones.T).tolist() == [[4096]]
     ones = np.ones((1, 1024), BF16)
-    assert float(mat_mul_1(ones, ones.T)[0][0, 0]) == 1024
+    assert float(mat_mul_1(ones, ones.T)[0, 0]) == 1024
 
 
 @search(60)
@@ -62,7 +62,7 @@ def test_integers_are_exact_and_wrap_around(bits: int, size: int, seed: int, dty
     low = 0 if np.dtype(dtype).kind == "u" else -high
     a = rng.integers(low, high, (2, size), np.int64).astype(dtype)
     b = rng.integers(low, high, (size, 3), np.int64).astype(dtype)
-    (got,) = mat_mul_1(a, b)
+    got = mat_mul_1(a, b)
     for row in range(2):
         for column in range(3):
             total = sum(int(a[row, k]) * int(b[k, column]) for k in range(size))
@@ -90,7 +90,7 @@ def test_factors_that_do_not_fit(a: tuple[int, ...], b: tuple[int, ...], message
 def test_gemm(trans_a: int, trans_b: int, c_shape: Any, dtype: Any) -> None:
     a, b = whole(dtype, 2, 3), whole(dtype, 3, 5, seed=1)
     c = None if c_shape is None else whole(dtype, *c_shape, seed=2)
-    (got,) = gemm_7(
+    got = gemm_7(
         a.T if trans_a else a, b.T if trans_b else b, c,
         alpha=0.5, beta=2.0, transA=trans_a, transB=trans_b,
     )  # fmt: skip
@@ -127,7 +127,7 @@ def test_codes_without_their_zero_points(
     a, b = whole(a_type, 7, 2, 3, high=127), whole(b_type, 7, 3, 5, seed=1, high=127)
     za = None if a_zero is None else whole(a_type, *a_zero, seed=2)
     zb = None if b_zero is None else whole(b_type, *b_zero, seed=3)
-    (got,) = mat_mul_integer_10(a, b, za, zb)
+    got = mat_mul_integer_10(a, b, za, zb)
     left = a.astype(int) - (0 if za is None else _rows(za))
     right = b.astype(int) - (0 if zb is None else zb.astype(int))
     assert got.dtype == I32 and got.tolist() == np.matmul(left, right).tolist()
@@ -156,7 +156,7 @@ def test_quantized_products(dtype: Any) -> None:
     a_scale, b_scale = np.array([0.5, 0.25], F32), np.array(2, F32)
     a_zero, b_zero = np.array([0, 1]).astype(dtype), np.array(0).astype(dtype)
     y_scale, y_zero = np.array(0.5, F32), np.array(2).astype(dtype)
-    (got,) = q_linear_mat_mul_10(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
+    got = q_linear_mat_mul_10(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero)
     left = (a.astype(float) - a_zero.astype(float)[:, None]) * a_scale[:, None]
     wanted = np.matmul(left, b.astype(float) * 2) / 0.5
     if dtype != E4M3:

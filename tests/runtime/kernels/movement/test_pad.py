@@ -63,7 +63,7 @@ def test_agrees_with_the_text(data: st.DataObject) -> None:
     source, fill = array(rng, dtype, shape), array(rng, dtype, ())
 
     flat = np.array([pads[a][0] for a in axes] + [pads[a][1] for a in axes], np.int64)
-    (output,) = pad_19(source, flat, fill, np.array(named, np.int64), mode=mode)
+    output = pad_19(source, flat, fill, np.array(named, np.int64), mode=mode)
     assert same(output, oracle(source, pads, mode, fill[()]))
 
 
@@ -79,24 +79,24 @@ X = np.arange(5, dtype=np.float32)
     [("reflect", [1, 2, 3, 4, 3]), ("edge", [1, 2, 3, 4, 4]), ("wrap", [1, 2, 3, 4, 1])],
 )
 def test_what_is_removed_is_not_repeated(mode: str, expected: list[int]) -> None:
-    (output,) = pad_19(X, integers(-1, 1), mode=mode)  # as onnxruntime 1.31.1
+    output = pad_19(X, integers(-1, 1), mode=mode)  # as onnxruntime 1.31.1
     assert output.tolist() == expected
 
 
 @each(("dtype", "fill"), [(np.float32, 0), (np.bool_, False), (object, ""), (np.int8, 0)])
 def test_without_a_value_zero_is_added(dtype: Any, fill: Any) -> None:
     data = np.array(["a", "b"], object) if dtype is object else np.ones(2, dtype)
-    (output,) = pad_11(data, integers(1, 0), mode="constant")
+    output = pad_11(data, integers(1, 0), mode="constant")
     assert same(output, np.array([fill, *data], dtype))
 
 
 def test_all_of_an_axis_can_be_removed_and_more_added() -> None:
-    (output,) = pad_11(X, integers(-7, 3), np.array(9, np.float32), mode="constant")
+    output = pad_11(X, integers(-7, 3), np.array(9, np.float32), mode="constant")
     assert output.tolist() == [9]  # as onnxruntime 1.31.1
 
 
 def test_a_value_that_is_an_attribute_is_rounded_to_the_dtype() -> None:
-    (output,) = pad_2(X.astype(np.float16), pads=(0, 1), mode="constant", value=0.1)
+    output = pad_2(X.astype(np.float16), pads=(0, 1), mode="constant", value=0.1)
     assert output.dtype == np.float16 and output[5] == np.float16(0.1)
 
 

@@ -58,13 +58,13 @@ def test_agrees_with_the_text(data: st.DataObject) -> None:
         for name, numbers in (("starts", BOUNDS), ("ends", BOUNDS), ("steps", STEPS))
     }
     starts, ends, steps = given["starts"], given["ends"], given["steps"]
-    (output,) = slice_10(
+    output = slice_10(
         source,
         *(np.array(v, np.int64) for v in (starts, ends, axes, steps)),
     )
     assert same(output, oracle(source, starts, ends, axes, steps))
     ones = [1] * len(axes)
-    (output,) = slice_1(source, starts=tuple(starts), ends=tuple(ends), axes=tuple(axes))
+    output = slice_1(source, starts=tuple(starts), ends=tuple(ends), axes=tuple(axes))
     assert same(output, oracle(source, starts, ends, axes, ones))
 
 
@@ -76,13 +76,13 @@ X = np.arange(35, dtype=np.float32).reshape(5, 7)
 
 
 def test_without_axes_the_first_ones_are_meant() -> None:
-    (output,) = slice_10(X, integers(1), integers(3))
+    output = slice_10(X, integers(1), integers(3))
     assert same(output, X[1:3])
 
 
 def test_a_start_before_the_first_element_is_the_first_element_when_slicing_backward() -> None:
     # onnxruntime 1.31.1 agrees; onnx.reference 1.23.2 yields nothing.
-    (output,) = slice_10(X, integers(-100), integers(-100), integers(0), integers(-1))
+    output = slice_10(X, integers(-100), integers(-100), integers(0), integers(-1))
     assert same(output, X[:1])
 
 

@@ -81,7 +81,7 @@ def test_a_variance_beside_a_great_mean_does_not_cancel() -> None:
 @each("stash", [1, 10, 11, 16])
 def test_rms_normalization(dtype: Any, stash: int) -> None:
     x, scale = (_normal(2, 3, 64) * 2).astype(dtype), _normal(64, seed=1)
-    (y,) = rms_normalization_23(x, scale, axis=-1, epsilon=_EPSILON, stash_type=stash)
+    y = rms_normalization_23(x, scale, axis=-1, epsilon=_EPSILON, stash_type=stash)
     assert y.dtype == np.float32  # the type of scale
     wide = x.astype(np.float64)
     expected = wide / np.sqrt((wide**2).mean(axis=-1, keepdims=True) + _EPSILON) * scale
@@ -92,9 +92,7 @@ def test_rms_normalization(dtype: Any, stash: int) -> None:
 
 def test_rms_normalization_rounds_to_the_type_of_x_before_the_scale() -> None:
     x = (_normal(4, 64) * 2).astype(_BF16)
-    (y,) = rms_normalization_23(
-        x, np.full(64, 3, np.float32), axis=-1, epsilon=_EPSILON, stash_type=1
-    )
+    y = rms_normalization_23(x, np.full(64, 3, np.float32), axis=-1, epsilon=_EPSILON, stash_type=1)
     wide = x.astype(np.float32)
     root = np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + np.float32(_EPSILON))
     assert np.array_equal(y, (wide / root).astype(_BF16).astype(np.float32) * 3)
@@ -105,10 +103,10 @@ def test_group_normalization(groups: int) -> None:
     x = _normal(2, 6, 5, 7)
     standard = _standard(x.reshape(2, groups, -1), (2,))[0].reshape(x.shape)
     scale, bias = _normal(6, seed=1), _normal(6, seed=2)
-    (y,) = group_normalization_21(x, scale, bias, epsilon=_EPSILON, num_groups=groups, stash_type=1)
+    y = group_normalization_21(x, scale, bias, epsilon=_EPSILON, num_groups=groups, stash_type=1)
     column = (slice(None), None, None)
     np.testing.assert_allclose(y, standard * scale[column] + bias[column], rtol=1e-4, atol=1e-5)
-    (y,) = group_normalization_18(
+    y = group_normalization_18(
         x, scale[:groups], bias[:groups], epsilon=_EPSILON, num_groups=groups
     )
     wide_scale, wide_bias = (np.repeat(a[:groups], 6 // groups)[column] for a in (scale, bias))
@@ -118,7 +116,7 @@ def test_group_normalization(groups: int) -> None:
 @pytest.mark.parametrize("dims", [(5,), (5, 7)], ids=["one dimension", "two"])
 def test_instance_normalization(dims: tuple[int, ...]) -> None:
     x, scale, bias = _normal(2, 3, *dims), _normal(3, seed=1), _normal(3, seed=2)
-    (y,) = instance_normalization_1(x, scale, bias, epsilon=_EPSILON)
+    y = instance_normalization_1(x, scale, bias, epsilon=_EPSILON)
     column = (slice(None), *(None,) * len(dims))
     expected = _standard(x, tuple(range(2, x.ndim)))[0] * scale[column] + bias[column]
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
@@ -138,7 +136,7 @@ def test_batch_normalization_with_statistics_and_in_training(dims: tuple[int, ..
     given = (x, scale, bias, mean, var)
     for y in (
         *batch_normalization_14(*given, **_STATISTICS, training_mode=0),
-        *batch_normalization_7(*given, **_STATISTICS),
+        batch_normalization_7(*given, **_STATISTICS),
     ):
         np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
@@ -154,7 +152,7 @@ def test_batch_normalization_with_statistics_and_in_training(dims: tuple[int, ..
 def test_batch_normalization_7_may_have_statistics_of_each_position() -> None:
     x, mean = _normal(2, 3, 5), _normal(3, 5, seed=1)
     ones = np.ones((3, 5), np.float32)
-    (y,) = batch_normalization_7(x, ones, 0 * ones, mean, ones, **_STATISTICS, spatial=0)
+    y = batch_normalization_7(x, ones, 0 * ones, mean, ones, **_STATISTICS, spatial=0)
     np.testing.assert_allclose(y, x - mean, rtol=1e-4, atol=1e-5)
 
 
@@ -173,18 +171,18 @@ def test_lp_normalization_takes_absolute_values(axis: int) -> None:
     for p in (1, 2):
         norm = (np.abs(x.astype(np.float64)) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
         expected = np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm))
-        np.testing.assert_allclose(lp_normalization_1(x, axis=axis, p=p)[0], expected, rtol=1e-6)
+        np.testing.assert_allclose(lp_normalization_1(x, axis=axis, p=p), expected, rtol=1e-6)
 
 
 def test_a_norm_of_tiny_numbers_does_not_vanish() -> None:
     x = np.array([[3e-30, -4e-30]], np.float32)
-    np.testing.assert_allclose(lp_normalization_1(x, axis=1, p=2)[0], [[0.6, -0.8]], rtol=1e-6)
+    np.testing.assert_allclose(lp_normalization_1(x, axis=1, p=2), [[0.6, -0.8]], rtol=1e-6)
 
 
 @each("size", [1, 2, 3, 4, 7, 20])
 def test_lrn_sums_over_neighbouring_channels(size: int) -> None:
     x = _normal(2, 6, 5)
-    (y,) = lrn_1(x, alpha=0.5, beta=0.75, bias=2.0, size=size)
+    y = lrn_1(x, alpha=0.5, beta=0.75, bias=2.0, size=size)
     for c in range(6):
         first, last = c - (size - 1) // 2, c + -(-(size - 1) // 2)
         near = x[:, max(0, first) : last + 1].astype(np.float64)
@@ -195,7 +193,7 @@ def test_lrn_sums_over_neighbouring_channels(size: int) -> None:
 def test_mean_variance_normalization_makes_constants_zero() -> None:
     x = _normal(2, 3, 5, 7)
     x[:, 1] = 4
-    (y,) = mean_variance_normalization_9(x, axes=(0, 2, -1))
+    y = mean_variance_normalization_9(x, axes=(0, 2, -1))
     varied = x[:, ::2]
     np.testing.assert_allclose(y[:, ::2], _standard(varied, (0, 2, 3), 0.0)[0], atol=1e-5)
     assert not y[:, 1].any()

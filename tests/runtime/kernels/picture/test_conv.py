@@ -44,7 +44,7 @@ CASES: dict[str, tuple[Sizes, Sizes, dict[str, Any]]] = {
 def convolved(*operands: np.ndarray, **attributes: Any) -> np.ndarray:
     given: dict[str, Any] = {"auto_pad": "NOTSET", "group": 1}
     given |= dict.fromkeys(("dilations", "kernel_shape", "pads", "strides"))
-    return conv(*operands, **{**given, **attributes})[0]
+    return conv(*operands, **{**given, **attributes})
 
 
 def drawn(*shapes: Sizes) -> list[np.ndarray]:
@@ -116,7 +116,7 @@ def transposed(*operands: np.ndarray, **attributes: Any) -> np.ndarray:
     absent = "dilations kernel_shape output_padding output_shape pads strides"
     given |= dict.fromkeys(absent.split()) | attributes
     given = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-    return conv_transpose(*operands, **given)[0]
+    return conv_transpose(*operands, **given)
 
 
 @pytest.mark.parametrize("has_bias", [False, True])

@@ -54,13 +54,13 @@ def test_a_grid_has_the_type_of_its_matrix(
 
 def test_a_grid_of_double_is_not_rounded_to_float() -> None:
     theta = np.array([[[1 / 3, 0, 0], [0, 1, 0]]])
-    (found,) = affine_grid_20(theta, np.array([1, 1, 1, 2]), align_corners=1)
+    found = affine_grid_20(theta, np.array([1, 1, 1, 2]), align_corners=1)
     assert found.ravel().tolist() == [-1 / 3, -1, 1 / 3, -1]
 
 
 def test_a_grid_of_bfloat16_and_one_of_nothing() -> None:
     theta = np.ones((2, 2, 3), ml_dtypes.bfloat16)
-    (found,) = affine_grid_20(theta, np.array([2, 3, 0, 5]))
+    found = affine_grid_20(theta, np.array([2, 3, 0, 5]))
     assert (found.shape, found.dtype) == ((2, 0, 5, 2), theta.dtype)
 
 

@@ -43,7 +43,7 @@ def reduce(
     kernel = find_kernel(op, version)
     assert kernel is not None
     context, warnings = recording()
-    (got,) = kernel(data, *inputs, context=context, **attributes)
+    got = kernel(data, *inputs, context=context, **attributes)
     assert isinstance(got, np.ndarray) and got.dtype == data.dtype
     return got, warnings
 

@@ -29,7 +29,7 @@ DATA = np.array([[2, 7, 7, 1], [1, 0, 5, 0]], np.float32)
 )
 @each("dtype", [np.float32, np.int8, np.float16, ml_dtypes.bfloat16])
 def test_positions(kernel: Any, attributes: dict[str, int], expected: Any, dtype: Any) -> None:
-    (got,) = kernel(DATA.astype(dtype), **attributes)
+    got = kernel(DATA.astype(dtype), **attributes)
     assert got.dtype == np.int64 and got.tolist() == expected
 
 

@@ -58,13 +58,13 @@ def test_agrees_with_the_text_in_every_bit(case: dict[str, Any]) -> None:
         "reduction": case["reduction"],
         "context": context,
     }
-    (output,) = scatter_elements_11(given, indices, updates, **options)
+    output = scatter_elements_11(given, indices, updates, **options)
     assert same(output, expected)
     assert same(given, data)
     assert not np.shares_memory(output, given)
     assert bool(warnings) == (repeated and case["reduction"] == "none")
 
-    (overwritten,) = scatter_elements_11(given, indices, updates, in_place=True, **options)
+    overwritten = scatter_elements_11(given, indices, updates, in_place=True, **options)
     assert overwritten is given
     assert same(overwritten, expected)
 
@@ -98,7 +98,7 @@ TENSORRT_OUTPUT = [
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_tensorrt_element_mode(dtype: Any) -> None:
-    (output,) = scatter_elements_11(
+    output = scatter_elements_11(
         TENSORRT_DATA, TENSORRT_INDICES.astype(dtype), -TENSORRT_DATA, axis=2, reduction="none"
     )
     assert same(output, np.array([TENSORRT_OUTPUT], np.float32))
@@ -107,7 +107,7 @@ def test_tensorrt_element_mode(dtype: Any) -> None:
 def test_tensorrt_element_mode_with_every_update_of_a_column_on_one_row() -> None:
     context, warnings = recording()
     indices = np.zeros((1, 3, 4, 5), np.int32)
-    (output,) = scatter_elements_11(
+    output = scatter_elements_11(
         TENSORRT_DATA, indices, -TENSORRT_DATA, axis=2, reduction="none", context=context
     )
     # TensorRT promises one of the updates; here it is the last one.
@@ -127,7 +127,7 @@ def test_few_duplicates_among_many_places_are_found() -> None:
     context, warnings = recording()
     indices = np.array([3, 999, -1, 3])
     updates = np.array([1, 2, 5, 7], np.float32)
-    (output,) = scatter_elements_11(
+    output = scatter_elements_11(
         np.zeros(1000, np.float32), indices, updates, axis=0, context=context
     )
     assert output[3] == 7 and output[999] == 5
@@ -143,21 +143,21 @@ def test_few_duplicates_among_many_places_are_found() -> None:
 def test_half_precision_rounds_after_each_update() -> None:
     data = np.array([2048], np.float16)  # 2048 + 1 rounds to 2048
     updates = np.ones(4, np.float16)
-    (output,) = scatter_elements_11(data, np.zeros(4, np.int64), updates, axis=0, reduction="add")
+    output = scatter_elements_11(data, np.zeros(4, np.int64), updates, axis=0, reduction="add")
     assert output[0] == 2048
 
 
 def test_sums_are_taken_in_the_order_of_the_updates() -> None:
     data = np.zeros(1, np.float32)
     updates = np.array([1e8, 1, -1e8, 1], np.float32)
-    (output,) = scatter_elements_11(data, np.zeros(4, np.int64), updates, axis=0, reduction="add")
+    output = scatter_elements_11(data, np.zeros(4, np.int64), updates, axis=0, reduction="add")
     assert output[0] == 1
 
 
 @pytest.mark.parametrize("reduction", ["max", "min"])
 def test_not_a_number_wins(reduction: str) -> None:
     data, updates = np.array([np.nan, 3], np.float32), np.array([5, np.nan, 7], np.float32)
-    (output,) = scatter_elements_11(data, np.array([0, 1, 1]), updates, axis=0, reduction=reduction)
+    output = scatter_elements_11(data, np.array([0, 1, 1]), updates, axis=0, reduction=reduction)
     assert np.isnan(output).all()
 
 
@@ -167,20 +167,20 @@ def test_not_a_number_wins(reduction: str) -> None:
 )
 def test_reductions_of_bool_are_or_and_and(reduction: str, expected: list[int]) -> None:
     data, updates = np.array([0, 0, 1, 1], np.bool_), np.array([0, 1, 0, 1], np.bool_)
-    (output,) = scatter_elements_11(data, np.arange(4), updates, axis=0, reduction=reduction)
+    output = scatter_elements_11(data, np.arange(4), updates, axis=0, reduction=reduction)
     assert same(output, np.array(expected, np.bool_))
 
 
 @each("dtype", DTYPES)
 def test_no_data_takes_no_updates(dtype: Any) -> None:
     empty = np.zeros((3, 0), dtype)
-    (output,) = scatter_elements_11(empty, np.zeros((2, 0), np.int64), empty[:2], axis=1)
+    output = scatter_elements_11(empty, np.zeros((2, 0), np.int64), empty[:2], axis=1)
     assert same(output, empty)
 
 
 def test_updates_that_are_the_data_are_read_before_they_are_overwritten() -> None:
     data = np.arange(5, dtype=np.float32)
-    (output,) = scatter_elements_11(data, np.array([1, 2, 3, 4, 0]), data, axis=0, in_place=True)
+    output = scatter_elements_11(data, np.array([1, 2, 3, 4, 0]), data, axis=0, in_place=True)
     assert same(output, np.array([4, 0, 1, 2, 3], np.float32))
 
 
@@ -285,5 +285,5 @@ def test_version_16_has_no_order(reduction: str) -> None:
         scatter_elements_11(D, I, U, axis=1, reduction=reduction, context=Context(16, 1, print))
     expected = f"`reduction` is `{reduction}`, expected one of `none`, `add`, `mul`"
     assert caught.value.message == expected
-    (output,) = scatter_elements_11(D, I, U, axis=1, reduction="add", context=Context(16, 1, print))
+    output = scatter_elements_11(D, I, U, axis=1, reduction="add", context=Context(16, 1, print))
     assert output.sum() == U.size

@@ -53,13 +53,13 @@ def test_agrees_with_the_text_in_every_bit(case: dict[str, Any]) -> None:
     given = oracle.layout(data, case["transposed"])
     context, warnings = recording()
     options = {"reduction": case["reduction"], "context": context}
-    (output,) = scatter_nd_11(given, indices, updates, **options)
+    output = scatter_nd_11(given, indices, updates, **options)
     assert same(output, expected)
     assert same(given, data)
     assert not np.shares_memory(output, given)
     assert bool(warnings) == (repeated and case["reduction"] == "none")
 
-    (overwritten,) = scatter_nd_11(given, indices, updates, in_place=True, **options)
+    overwritten = scatter_nd_11(given, indices, updates, in_place=True, **options)
     assert overwritten is given
     assert same(overwritten, expected)
 
@@ -75,7 +75,7 @@ def test_long_slices_are_reduced_in_order(reduction: str, width: int, repeated: 
     updates = (rng.normal(size=(len(places), width)) * 1e4).astype(np.float32)
     indices = places.astype(np.int64)[:, None]
     expected, _ = oracle.scatter_nd(data, indices, updates, reduction)
-    (output,) = scatter_nd_11(data, indices, updates, reduction=reduction)
+    output = scatter_nd_11(data, indices, updates, reduction=reduction)
     assert same(output, expected)
 
 
@@ -105,14 +105,14 @@ def test_tensorrt_nd_mode_with_whole_tuples() -> None:
     # As printed: 46, 33, 17, 106, 93 and 77 give way.
     changed = np.flatnonzero(expected != TENSORRT_DATA)
     assert changed.tolist() == [17, 33, 46, 77, 93, 106]
-    (output,) = scatter_nd_11(TENSORRT_DATA, TENSORRT_INDICES, updates, reduction="none")
+    output = scatter_nd_11(TENSORRT_DATA, TENSORRT_INDICES, updates, reduction="none")
     assert same(output, expected)
 
 
 def test_tensorrt_nd_mode_with_tuples_that_name_rows() -> None:
     updates = -np.arange(30, dtype=np.float32).reshape(2, 3, 5)
     indices = TENSORRT_INDICES[..., :3]
-    (output,) = scatter_nd_11(TENSORRT_DATA, indices, updates, reduction="none")
+    output = scatter_nd_11(TENSORRT_DATA, indices, updates, reduction="none")
     expected = TENSORRT_DATA.copy()
     for place, number in TENSORRT_WRITTEN.items():
         expected[place[:3]] = -np.arange(number * 5, number * 5 + 5, dtype=np.float32)
@@ -125,7 +125,7 @@ def test_duplicates_without_a_reduction_are_reported_and_the_last_one_wins() -> 
     context, warnings = recording()
     indices = np.array([[[1, 2], [0, 0]], [[1, -1], [1, 2]]])
     updates = np.arange(28, dtype=np.float32).reshape(2, 2, 7)
-    (output,) = scatter_nd_11(np.zeros((2, 3, 7), np.float32), indices, updates, context=context)
+    output = scatter_nd_11(np.zeros((2, 3, 7), np.float32), indices, updates, context=context)
     assert same(output[1, 2], updates[1, 1])
     assert warnings == [
         (
@@ -141,7 +141,7 @@ def test_duplicates_with_a_reduction_are_no_matter() -> None:
     indices = np.array([[1], [1], [-2]])
     updates = np.array([2, 5, 7], np.int32)
     data = np.array([3, 11, 13], np.int32)
-    (output,) = scatter_nd_11(data, indices, updates, reduction="mul", context=context)
+    output = scatter_nd_11(data, indices, updates, reduction="mul", context=context)
     assert same(output, np.array([3, 770, 13], np.int32))
     assert warnings == []
 
@@ -149,7 +149,7 @@ def test_duplicates_with_a_reduction_are_no_matter() -> None:
 def test_tuples_of_nothing_name_all_of_the_data() -> None:
     data = np.zeros((2, 3), np.float32)
     updates = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
-    (output,) = scatter_nd_11(data, np.zeros((2, 0), np.int64), updates, reduction="add")
+    output = scatter_nd_11(data, np.zeros((2, 0), np.int64), updates, reduction="add")
     assert same(output, updates[0] + updates[1])
 
 
@@ -224,5 +224,5 @@ def test_version_16_has_no_order(reduction: str) -> None:
         scatter_nd_11(D, I, U, reduction=reduction, context=Context(16, 1, print))
     expected = f"`reduction` is `{reduction}`, expected one of `none`, `add`, `mul`"
     assert caught.value.message == expected
-    (output,) = scatter_nd_11(D, I, U, reduction="add", context=Context(16, 1, print))
+    output = scatter_nd_11(D, I, U, reduction="add", context=Context(16, 1, print))
     assert output.sum() == U.size

@@ -53,7 +53,7 @@ def test_agrees_with_the_text_in_every_bit(case: dict[str, Any]) -> None:
     past = array(rng, case["dtype"], case["past"])
     new = array(rng, case["dtype"], case["new"])
     before = past.copy(), new.copy()
-    (present,) = tensor_scatter(past, new, case["starts"], axis=case["axis"], mode=case["mode"])
+    present = tensor_scatter(past, new, case["starts"], axis=case["axis"], mode=case["mode"])
     # The oracle adds Python integers, which do not overflow.
     expected = tensor_scatter_oracle(past, new, case["starts"], case["axis"], case["mode"])
     assert same(present, expected)
@@ -61,7 +61,7 @@ def test_agrees_with_the_text_in_every_bit(case: dict[str, Any]) -> None:
     assert same(new, before[1])
     assert not np.shares_memory(present, past)
 
-    (overwritten,) = tensor_scatter(
+    overwritten = tensor_scatter(
         past, new, case["starts"], axis=case["axis"], mode=case["mode"], in_place=True
     )
     assert overwritten is past
@@ -97,7 +97,7 @@ def test_agrees_with_onnxruntime(case: dict[str, Any]) -> None:
     inputs = {"past_cache": past, "update": new}
     if starts is not None:
         inputs["write_indices"] = starts
-    (present,) = tensor_scatter(past, new, starts, axis=case["axis"], mode=case["mode"])
+    present = tensor_scatter(past, new, starts, axis=case["axis"], mode=case["mode"])
     assert same(present, session.run(inputs)["present_cache"])
 
 
@@ -105,14 +105,14 @@ def test_operands_that_are_views_are_read_as_they_appear() -> None:
     past = np.broadcast_to(np.float32(7), (2, 5, 3))
     new = np.arange(12, dtype=np.float32).reshape(3, 2, 2).transpose(2, 1, 0)
     starts = np.array([9, 3, 9, 0], np.int64)[1::2]
-    (present,) = tensor_scatter(past, new, starts, axis=1, mode="linear")
+    present = tensor_scatter(past, new, starts, axis=1, mode="linear")
     assert same(present, tensor_scatter_oracle(past, new, starts, 1, "linear"))
 
 
 def test_in_place_through_a_transposed_view_writes_into_its_buffer() -> None:
     buffer = np.zeros((3, 5, 2), np.float32)
     past, new = buffer.transpose(2, 1, 0), np.ones((2, 1, 3), np.float32)
-    (present,) = tensor_scatter(past, new, np.array([4, 1]), axis=1, mode="linear", in_place=True)
+    present = tensor_scatter(past, new, np.array([4, 1]), axis=1, mode="linear", in_place=True)
     assert present is past
     assert buffer.sum() == 6 and buffer[:, 4, 0].all() and buffer[:, 1, 1].all()
 
@@ -120,7 +120,7 @@ def test_in_place_through_a_transposed_view_writes_into_its_buffer() -> None:
 def test_a_cache_that_is_read_only_is_not_overwritten() -> None:
     past = np.broadcast_to(np.float32(7), (2, 5, 3))
     new = np.zeros((2, 1, 3), np.float32)
-    (present,) = tensor_scatter(past, new, axis=1, mode="linear", in_place=True)
+    present = tensor_scatter(past, new, axis=1, mode="linear", in_place=True)
     assert (past == 7).all()
     assert not present[:, 0].any() and (present[:, 1:] == 7).all()
 
@@ -128,7 +128,7 @@ def test_a_cache_that_is_read_only_is_not_overwritten() -> None:
 def test_a_cache_that_is_its_own_update_is_not_overwritten_while_it_is_read() -> None:
     past = np.arange(30, dtype=np.float32).reshape(2, 5, 3)
     before, starts = past.copy(), np.array([2, 3])
-    (present,) = tensor_scatter(past, past, starts, axis=1, mode="circular", in_place=True)
+    present = tensor_scatter(past, past, starts, axis=1, mode="circular", in_place=True)
     assert same(present, tensor_scatter_oracle(before, before, starts, 1, "circular"))
 
 

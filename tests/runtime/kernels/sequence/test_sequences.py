@@ -36,7 +36,7 @@ RESULTS = [
 
 @each(("call", "expected"), RESULTS)
 def test_results(call: Callable[[], tuple[Any]], expected: Any) -> None:
-    (got,) = call()
+    got = call()
     if isinstance(expected, list):
         assert isinstance(got, list)
         for one, other in zip(got, expected, strict=True):
