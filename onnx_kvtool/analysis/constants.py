@@ -13,7 +13,7 @@ from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.ops.schema import OpFacts, op_history
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements, fill
+from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements, fill, tensor_integers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -170,14 +170,6 @@ def _stored_integers(value: ir.Value) -> Partial | None:
     if tensor is None or value.is_graph_input():
         return None
     return tensor_integers(tensor)
-
-
-def tensor_integers(tensor: ir.TensorProtocol) -> Partial | None:
-    """Return the elements of a small embedded integer tensor; None for any other tensor."""
-    if tensor.dtype not in WHOLE_TYPES or isinstance(tensor, ir.ExternalTensor):
-        return None
-    array = None if tensor.size > LARGEST else elements(tensor)
-    return None if array is None else Partial.whole(array)
 
 
 _CASTS = frozenset({"Cast", "CastLike"})

@@ -11,7 +11,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.model_io import external_data
+from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.symbolic.expressions import ZERO, Expr, Exprs, coordinate, integer
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
@@ -166,7 +167,7 @@ def elements(tensor: ir.TensorProtocol) -> NDArray[Any] | None:
     opened, or the tensor is sparse.
     """
     try:
-        return np.asarray(array(tensor))
+        return np.asarray(external_data.array(tensor))
     except KvtoolError:
         return None
 
@@ -200,11 +201,10 @@ class Partial:
         """Whether every element is known."""
         return bool(self.known.all())
 
-    @property
-    def number(self) -> int | None:
-        """The only element, known or not; None where there is none or several."""
-        return int(self.numbers.reshape(())) if self.numbers.size == 1 else None
 
-    def both(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Partial:
-        """Return the tensor after a movement that applies to numbers and mask alike."""
-        return Partial(change(self.numbers), change(self.known))
+def tensor_integers(tensor: ir.TensorProtocol) -> Partial | None:
+    """Return the elements of a small embedded integer tensor; None for any other tensor."""
+    if tensor.dtype not in WHOLE_TYPES or isinstance(tensor, ir.ExternalTensor):
+        return None
+    array = None if tensor.size > LARGEST else elements(tensor)
+    return None if array is None else Partial.whole(array)

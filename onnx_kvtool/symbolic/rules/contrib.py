@@ -72,10 +72,9 @@ def gather_block_quantized(site: ShapeSite) -> Shapes:
     """GatherBlockQuantized: slices; a byte of uint8 data stores several elements."""
     data, indices = site.shape(0), site.shape(1)
     known = site.knowledge.types.get(site.value(0))
-    kind = known.dtype if known is not None else None
-    if kind is None:
+    if known is None:
         raise Unknown("unknown-input", "", site.value(0))
-    if kind == ir.DataType.UINT8 and data:
+    if known.dtype == ir.DataType.UINT8 and data:
         data = (*data[:-1], data[-1] * (8 // max(site.integer("bits"), 1)))
     axis = placed(site.integer("gather_axis"), len(data))
     return (changed(data, axis, *indices),)
@@ -83,8 +82,7 @@ def gather_block_quantized(site: ShapeSite) -> Shapes:
 
 def gated_delta_net(site: ShapeSite) -> Shapes:
     """GatedDeltaNet: rows of the heads of values, and a state for each sequence."""
-    query, state, bounds = site.shape(0), site.given(6), site.given(3)
-    value = site.given(2)
+    query, value, bounds, state = site.shape(0), site.given(2), site.given(3), site.given(6)
     state_shape = None if state is None else site.shape_of(state)
     malformed_if(
         state_shape is not None and len(state_shape) != 4, "initial_state is not of rank 4"
@@ -126,8 +124,7 @@ def group_query_attention(site: ShapeSite) -> Shapes:
         site.same(output[0], rows[0], 1, 0, "batch size")
         site.same(size * kv_heads, rows[2], 1, 2, "width of the key")
     value = view.input("total_sequence_length")
-    elements = None if value is None else site.elements(value)
-    total = elements[0] if elements is not None and len(elements) == 1 else None
+    total = None if value is None else site.content(value).scalar()
     most = total if kept_window(site.node) is None else ZERO
     empty = (output[0], integer(kv_heads), ZERO, size)
     presents = [

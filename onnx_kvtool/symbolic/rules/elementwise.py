@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.symbolic.broadcasting import broadcast_size
-from onnx_kvtool.symbolic.contents import MOST_PARTS, IndexMap
+from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, words
 from onnx_kvtool.symbolic.expressions import (
     ONE,
@@ -48,89 +48,66 @@ from onnx_kvtool.symbolic.simplification import (
 # Broadcasting of descriptions.
 
 
+_Compute = Callable[..., "Expr | None"]
+
+
 def broadcast_elements(
     site: ElementSite,
     operands: Sequence[IndexMap],
-    compute: Callable[[Sequence[Expr], Facts], Expr | None],
-    target: Sequence[Expr] = (),
+    compute: _Compute,
+    target: Exprs = (),
 ) -> IndexMap | None:
     """Return the elements of an elementwise operator.
 
     Args:
         site: The node.
         operands: What it reads.
-        compute: The element from those of the operands, over the coordinates of the result; None
-            when nothing is known of it.
+        compute: The element from those of the operands, over the coordinates of the result, behind
+            the facts about these; None when nothing is known of it.
         target: Further sizes that take part in the broadcast, as the operand of Expand.
 
     Returns:
         None when a rank is unknown. An element that depends on a coordinate whose axis may be
         broadcast is unknown: were its size 1, the coordinate would be another.
     """
-    shapes = [operand.shape for operand in operands]
-    known = [shape for shape in shapes if shape is not None]
-    if len(known) != len(shapes):
-        return None
+    shapes = [operand.shape for operand in operands if operand.shape is not None]
     sizes, rank = site.sizes, len(site.sizes)
-    if any(len(shape) > rank for shape in known):
-        return None  # it is declared with another rank
-    facts = Facts(sizes)
+    if len(shapes) != len(operands) or any(len(shape) > rank for shape in shapes):
+        return None  # the rank of one is unknown, or the result is declared with another rank
     if not all(operand.parts for operand in operands):
         return site.opaque()
-    shifts = [rank - len(shape) for shape in known]
-    for operand, shape, shift in zip(operands, known, shifts, strict=True):
-        used = {axis for part in operand.parts for axis in part.axes}
-        used |= set() if operand.axis is None else {operand.axis}
+    facts, stacked = Facts(sizes), set[int]()
+    for operand, shape in zip(operands, shapes, strict=True):
+        used, shift = {axis for part in operand.parts for axis in part.axes}, rank - len(shape)
+        if operand.axis is not None:
+            used.add(operand.axis)
+            stacked.add(operand.axis + shift)
         for axis in sorted(used):
-            if shape[axis] != sizes[axis + shift]:
-                others = _met([*known, tuple(target)], axis + shift, rank)
-                site.unrelated += _unrelated(axis + shift, shape[axis], sizes[axis + shift], others)
-    if site.unrelated:
+            size, place = shape[axis], axis + shift
+            if size != sizes[place]:
+                # It would have to equal the sizes that it meets, else that of the result.
+                met = [one[place - rank] for one in (*shapes, target) if rank - place <= len(one)]
+                others = [other for other in met if other not in (size, ONE)] or [sizes[place]]
+                site.unrelated += [Unrelated(place, size, o) for o in dict.fromkeys(others)]
+    if site.unrelated or len(stacked) > 1:
         return site.opaque()
-    stacked = {o.axis + s for o, s in zip(operands, shifts, strict=True) if o.axis is not None}
-    if len(stacked) > 1:
-        return site.opaque()
-    if not stacked:
-        element = compute(
-            [_shifted(o.parts[0], s, facts) for o, s in zip(operands, shifts, strict=True)], facts
-        )
-        return site.opaque() if element is None else site.whole(element)
-    (axis,) = stacked
-    columns = [_columns(o, s, axis, sizes, facts) for o, s in zip(operands, shifts, strict=True)]
-    parts: list[Expr] = []
-    for row in zip(*columns, strict=True):
-        part = compute(row, facts)
-        if part is None:
-            return site.opaque()
-        parts.append(part)
-    return site.stacked(axis, parts)
-
-
-def _met(shapes: Sequence[Exprs], axis: int, rank: int) -> list[Expr]:
-    """Return the sizes that meet on an axis of the result."""
-    return [shape[axis - rank] for shape in shapes if rank - axis <= len(shape)]
-
-
-def _unrelated(axis: int, size: Expr, result: Expr, met: Sequence[Expr]) -> list[Unrelated]:
-    """Name what `size` would have to equal: the sizes that it meets, else that of the result."""
-    others = [other for other in met if other not in (size, ONE)]
-    return [Unrelated(axis, size, other) for other in dict.fromkeys(others or [result])]
+    along = next(iter(stacked), None)
+    count = max(len(operand.parts) for operand in operands)
+    columns = []
+    for operand, shape in zip(operands, shapes, strict=True):
+        column = [_shifted(part, rank - len(shape), facts) for part in operand.parts]
+        if along is not None and operand.axis is None:
+            column = [substitute(column[0], {along: integer(k)}, facts) for k in range(count)]
+        columns.append(column)
+    parts = [compute(facts, *row) for row in zip(*columns, strict=True)]
+    known = [part for part in parts if part is not None]
+    return site.like(along, known) if len(known) == len(parts) else site.opaque()
 
 
 def _shifted(part: Expr, shift: int, facts: Facts) -> Expr:
     if not shift:
         return part
     return substitute(part, {i: coordinate(i + shift) for i in part.axes}, facts)
-
-
-def _columns(operand: IndexMap, shift: int, axis: int, sizes: Exprs, facts: Facts) -> list[Expr]:
-    """Return the operand's expression at each place along `axis` of the result."""
-    if operand.axis is not None:
-        return [_shifted(part, shift, facts) for part in operand.parts]
-    count = sizes[axis].number
-    assert count is not None and count <= MOST_PARTS  # it is the axis of a stacked operand
-    part = _shifted(operand.parts[0], shift, facts)
-    return [substitute(part, {axis: integer(k)}, facts) for k in range(count)]
 
 
 _FIRST_NUMPY = 7
@@ -143,8 +120,6 @@ _MOST_COMPARED = 6
 """Most expressions of which the largest is kept as such; each is compared with each."""
 
 _INT32 = -(2**31), 2**31 - 1
-
-_Compute = Callable[[Sequence[Expr], Facts], "Expr | None"]
 
 
 def like(index: int, outputs: int = 1) -> ShapeRule:
@@ -229,15 +204,14 @@ def comparison_elements(less: bool, swap: bool) -> ElementRule:
     `a >= b` is not `a < b`, and `a <= b` is not `b < a`.
     """
 
-    def compute(operands: Sequence[Expr], facts: Facts) -> Expr:
-        a, b = reversed(operands) if swap else operands
-        found = is_less(a, b, facts)
+    def compute(facts: Facts, a: Expr, b: Expr) -> Expr:
+        found = is_less(b, a, facts) if swap else is_less(a, b, facts)
         return found if less else negation(found)
 
     return _rule(compute)
 
 
-def _multiply(operands: Sequence[Expr], facts: Facts) -> Expr | None:
+def _multiply(facts: Facts, *operands: Expr) -> Expr | None:
     result = ONE
     for operand in operands:
         if len(result.terms) * len(operand.terms) > _MOST_PRODUCTS:
@@ -246,9 +220,8 @@ def _multiply(operands: Sequence[Expr], facts: Facts) -> Expr | None:
     return result
 
 
-def _divide(operands: Sequence[Expr], facts: Facts) -> Expr | None:
+def _divide(facts: Facts, of: Expr, by: Expr) -> Expr | None:
     # Rounding is towards zero, which is down for what is not negative.
-    of, by = operands
     n = by.number
     if n is not None and n != 0 and all(k % n == 0 for _, k in of.terms):
         return Expr.of({m: k // n for m, k in of.terms})
@@ -257,7 +230,7 @@ def _divide(operands: Sequence[Expr], facts: Facts) -> Expr | None:
     return None
 
 
-def _largest(operands: Sequence[Expr], facts: Facts) -> Expr | None:
+def _largest(facts: Facts, *operands: Expr) -> Expr | None:
     if len(operands) > _MOST_COMPARED:
         return None
     found = largest(operands, facts)
@@ -265,8 +238,8 @@ def _largest(operands: Sequence[Expr], facts: Facts) -> Expr | None:
     return None if isinstance(atom, Largest) and len(atom.of) > _MOST_COMPARED else found
 
 
-def _smallest(operands: Sequence[Expr], facts: Facts) -> Expr | None:
-    found = _largest([-operand for operand in operands], facts)
+def _smallest(facts: Facts, *operands: Expr) -> Expr | None:
+    found = _largest(facts, *(-operand for operand in operands))
     return None if found is None else -found
 
 
@@ -281,8 +254,7 @@ def mod_elements(site: ElementSite) -> IndexMap | None:
         return None
     truncated = site.view.integer("fmod") != 0
 
-    def compute(operands: Sequence[Expr], facts: Facts) -> Expr | None:
-        of, by = operands
+    def compute(facts: Facts, of: Expr, by: Expr) -> Expr | None:
         if by.number == 0:
             return None
         positive = at_least(of, ZERO, facts) and at_least(by, ONE, facts)
@@ -315,8 +287,7 @@ def clip_elements(site: ElementSite) -> IndexMap | None:
         return None
     given = [limit for limit in (low, high) if limit is not None]
 
-    def compute(operands: Sequence[Expr], facts: Facts) -> Expr:
-        result, *limits = operands
+    def compute(facts: Facts, result: Expr, *limits: Expr) -> Expr:
         if low is not None:
             result = largest((result, limits[0]), facts)
         return smallest((result, limits[-1]), facts) if high is not None else result
@@ -329,22 +300,18 @@ def where_elements(site: ElementSite) -> IndexMap | None:
     if site.dtype is None:
         return None
     return broadcast_elements(
-        site, site.inputs, lambda given, facts: choose(given[0], given[1], given[2], facts)
+        site, site.inputs, lambda facts, condition, yes, no: choose(condition, yes, no, facts)
     )
 
 
-add_elements = _rule(lambda operands, facts: total(operands))
-subtract_elements = _rule(lambda operands, facts: operands[0] - operands[1])
+add_elements = _rule(lambda facts, *operands: total(operands))
+subtract_elements = _rule(lambda facts, a, b: a - b)
 multiply_elements = _rule(_multiply)
-negate_elements = _rule(lambda operands, facts: -operands[0])
-absolute_elements = _rule(lambda operands, facts: largest((operands[0], -operands[0]), facts))
+negate_elements = _rule(lambda facts, a: -a)
+absolute_elements = _rule(lambda facts, a: largest((a, -a), facts))
 largest_of_elements = _rule(_largest)
 smallest_of_elements = _rule(_smallest)
-equal_elements = _rule(lambda operands, facts: is_zero(operands[0] - operands[1], facts))
-not_elements = _rule(lambda operands, facts: negation(operands[0]))
-either_elements = _rule(
-    lambda operands, facts: operands[0] + operands[1] - operands[0] * operands[1]
-)
-xor_elements = _rule(
-    lambda operands, facts: operands[0] + operands[1] - operands[0] * operands[1] * 2
-)
+equal_elements = _rule(lambda facts, a, b: is_zero(a - b, facts))
+not_elements = _rule(lambda facts, a: negation(a))
+either_elements = _rule(lambda facts, a, b: a + b - a * b)
+xor_elements = _rule(lambda facts, a, b: a + b - a * b * 2)

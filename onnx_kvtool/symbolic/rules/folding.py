@@ -16,8 +16,9 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import counted_axes, counted_axis
-from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements
+from onnx_kvtool.symbolic.contents import LARGEST, Partial, tensor_integers
 from onnx_kvtool.symbolic.dimensions import dims_of, product
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -28,7 +29,8 @@ FoldRule = Callable[[ir.Node, Inputs, Attributes], Partial | None]
 """The elements of the output of a node, from those of its inputs and its attributes.
 
 It is asked for a node that some version of its operator allows: required inputs and attributes are
-there, attributes are of their types, and defaults are bound. None where nothing is known.
+there, attributes are of their types, and defaults are bound. None where nothing is known. What does
+not fit the type of the output counts as unknown later.
 
 Raises:
     MalformedNode, ValueError, IndexError, OverflowError: If the node fails, or may do so.
@@ -43,13 +45,7 @@ def constant(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial |
         if name in attributes:
             return Partial.whole(attributes[name])
     tensor = attributes.get("value")
-    if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.size > LARGEST:
-        return None
-    array = elements(tensor)
-    return Partial.whole(array) if array is not None and array.dtype in _FOLDED else None
-
-
-_FOLDED = (np.int64, np.int32, np.bool_)
+    return None if tensor is None else tensor_integers(tensor)
 
 
 def shape(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
@@ -78,18 +74,13 @@ def identity(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial |
 
 
 def cast(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
-    """Cast among int64, int32 and bool; what does not fit int32 is unknown."""
+    """Cast among int64, int32 and bool."""
     operand, to = inputs[0], attributes["to"]
     if operand is None:
         return None
     if to == ir.DataType.BOOL:
         return Partial((operand.numbers != 0).astype(np.int64), operand.known)
-    if to == ir.DataType.INT64:
-        return operand
-    if to == ir.DataType.INT32:
-        narrow = operand.numbers.astype(np.int32).astype(np.int64)
-        return Partial(narrow, operand.known & (narrow == operand.numbers))
-    return None
+    return operand if to in SIZE_TYPES else None
 
 
 def cast_like(node: ir.Node, inputs: Inputs, attributes: Attributes) -> Partial | None:
@@ -136,12 +127,10 @@ def range_(attributes: Attributes, start: _Array, limit: _Array, delta: _Array) 
 def constant_of_shape(attributes: Attributes, shape: _Array) -> _Array | None:
     """ConstantOfShape of an integer or a bool, up to `LARGEST` elements."""
     tensor, sizes = attributes.get("value"), _sizes(shape)
-    if math.prod(sizes) > LARGEST or not isinstance(tensor, ir.TensorProtocol):
+    if math.prod(sizes) > LARGEST or tensor is None:
         return None  # without a value it is one of floats
-    filling = elements(tensor)
-    if filling is None or filling.dtype not in _FOLDED:
-        return None
-    return np.full(sizes, filling.item())
+    filling = tensor_integers(tensor)
+    return None if filling is None else np.full(sizes, filling.numbers.item())
 
 
 def _sizes(sizes: _Array) -> list[int]:

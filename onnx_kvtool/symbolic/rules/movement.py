@@ -106,15 +106,12 @@ def _renumbered(site: ElementSite, places: Mapping[int, int]) -> IndexMap | None
     `places` has the new axis of each old one; the coordinate along an axis without one is 0.
     """
     data, shape = site.ranked(0)
-    rank = len(shape)
     if any(axis >= len(site.sizes) for axis in places.values()):
         return None  # it is declared with another rank
-    new = {axis: coordinate(places[axis]) if axis in places else ZERO for axis in range(rank)}
-    facts = Facts(site.sizes)
     if data.axis is not None and data.axis not in places:
         return site.opaque()
-    parts = tuple(substitute(part, new, facts) for part in data.parts)
-    return site.like(None if data.axis is None else places[data.axis], parts)
+    new = {axis: coordinate(places[axis]) if axis in places else ZERO for axis in range(len(shape))}
+    return site.moved(None if data.axis is None else places[data.axis], data.parts, new)
 
 
 def identity_elements(site: ElementSite) -> IndexMap | None:
@@ -159,7 +156,7 @@ def expand_elements(site: ElementSite) -> IndexMap | None:
     (data, _), sizes = site.ranked(0), site.expressions("shape")
     # Equal sizes are not broadcast.
     return broadcast_elements(
-        site, [data], lambda operands, facts: operands[0], site.sizes if sizes is None else sizes
+        site, [data], lambda facts, element: element, site.sizes if sizes is None else sizes
     )
 
 
@@ -170,15 +167,15 @@ def tile_elements(site: ElementSite) -> IndexMap | None:
         return None
     if any(n < 0 for n in repeats):
         raise MalformedNode("negative-size", f"`repeats` is {list(repeats)}, expected 0 or more")
-    facts = Facts(site.sizes)
     if data.axis is not None and repeats[data.axis] != 1:
         return site.opaque()
+    facts = Facts(site.sizes)
     wrapped = {
         axis: modulo(coordinate(axis), size, facts)
         for axis, (size, n) in enumerate(zip(shape, repeats, strict=True))
         if n != 1
     }
-    return site.like(data.axis, tuple(substitute(part, wrapped, facts) for part in data.parts))
+    return site.moved(data.axis, data.parts, wrapped)
 
 
 # Operators that pick elements by number, join them, replace them, and add them up.
@@ -229,7 +226,12 @@ def gather_elements(site: ElementSite) -> IndexMap | None:
     # Coordinates behind the axis move by the rank of the indices, less the axis itself.
     behind = {i: coordinate(i + rank - 1) for i in range(axis + 1, len(shape))}
     if data.axis == axis:
-        return _picked(site, data, indices, axis, behind)
+        # Among the parts of the data, at constant places.
+        places = constants(indices.vector() if rank else indices.parts) or ()
+        size = len(data.parts)
+        if not places or any(not -size <= place < size for place in places):
+            return site.opaque()
+        return site.moved(axis if rank else None, [data.parts[place] for place in places], behind)
 
     def pick(part: Expr, index: Expr) -> Expr:
         row = substitute(index, {i: coordinate(i + axis) for i in range(rank)}, facts)
@@ -261,19 +263,6 @@ def gather_nd_elements(site: ElementSite) -> IndexMap | None:
     return site.whole(substitute(element, places, facts))
 
 
-def _picked(
-    site: ElementSite, data: IndexMap, indices: IndexMap, axis: int, behind: Mapping[int, Expr]
-) -> IndexMap:
-    """Gather among the parts of `data`, at constant places."""
-    is_scalar = indices.shape == ()
-    places = constants(indices.parts if is_scalar else indices.vector())
-    size, facts = len(data.parts), Facts(site.sizes)
-    if not places or any(not -size <= place < size for place in places):
-        return site.opaque()
-    parts = [substitute(data.parts[place], behind, facts) for place in places]
-    return site.like(None if is_scalar else axis, parts)
-
-
 def concat_elements(site: ElementSite) -> IndexMap | None:
     """Concat-4/11/13 of pieces of fixed sizes that are `MOST_PARTS` in all at most."""
     pieces = site.inputs
@@ -282,45 +271,29 @@ def concat_elements(site: ElementSite) -> IndexMap | None:
     if len(pieces) == 1:
         return site.like(pieces[0].axis, pieces[0].parts)
     axis = counted_axis(site.view.integer("axis"), len(site.sizes))
-    length = site.sizes[axis].number
-    if length is None or length > MOST_PARTS:
+    columns = [piece.along(axis) for piece in pieces]
+    parts = [part for column in columns for part in column or ()]
+    if None in columns or len(parts) > MOST_PARTS:
         return site.opaque()
-    columns: list[Expr] = []
-    for piece in pieces:
-        found = piece.along(axis)
-        if found is None:
-            return site.opaque()
-        columns += found
-    return site.stacked(axis, columns)
+    return site.stacked(axis, parts)
 
 
 def scattered_elements(site: ElementSite) -> IndexMap | None:
     """ScatterElements of a short vector at distinct constant places, as in shape arithmetic."""
     if site.view.string("reduction", "none") != "none":
         return None
-    elements, places, new = (
-        site.expressions("data"),
-        site.integers("indices"),
-        site.expressions("updates"),
-    )
-    if not site.sizes or elements is None or places is None or new is None:
+    elements, new = site.expressions("data"), site.expressions("updates")
+    places = site.integers("indices")
+    if not site.sizes or elements is None or places is None or len(places) != len(new or ()):
         return None
-    if len(places) != len(new):
-        return None
-    held, size = list(elements), len(elements)
-    for place, expr in zip(places, new, strict=True):
-        if not -size <= place < size:
-            return None
-        held[place] = expr
-    return site.stacked(0, held) if len({n % size for n in places}) == len(places) else None
+    found = dict(zip(counted_axes(places, len(elements)), new or (), strict=True))
+    return site.stacked(0, [found.get(i, held) for i, held in enumerate(elements)])
 
 
 def cumulative_sum_elements(site: ElementSite) -> IndexMap | None:
     """CumSum-11/14 along an axis along which the elements are equal."""
-    (data, shape), given = site.ranked(0), site.integers("axis")
-    if data.element is None or site.dtype not in SIZE_TYPES:
-        return None
-    if given is None or len(given) != 1:
+    (data, shape), given = site.ranked(0), site.integers("axis") or ()
+    if data.element is None or site.dtype not in SIZE_TYPES or len(given) != 1:
         return None
     axis = counted_axis(given[0], len(shape))
     if data.element.depends_on(axis):

@@ -45,8 +45,14 @@ def reshape(site: ShapeSite) -> Shapes:
         sizes.append(found)
     if place is not None:
         sizes[place] = _rest(site, shape, sizes, place, certain)
-    elif certain and shape is not None:
-        _check_count(site, shape, tuple(sizes))
+    elif (
+        certain
+        and shape is not None
+        and site.knowledge.equalities.differ(product(shape), product(sizes))
+    ):
+        got, expected = shape_words(shape), shape_words(tuple(sizes))
+        what = "another number of elements is asked for"
+        site.conflict("operand-shape", 0, got, expected, what)
     return (tuple(sizes),)
 
 
@@ -60,24 +66,19 @@ def _size(
         return shape[axis] if shape is not None and axis < len(shape) else None
     if size.number is not None:
         return size
-    known = site.knowledge.equalities
-    resolved = None if shape is None else tuple(map(known.resolved, shape))
-    size_there = known.resolved(size)
-    if means_itself(size_there, axis, resolved or (), keep_zero=keep_zero):
+    known = site.knowledge
+    there, resolved = known.equalities.resolved(size), map(known.equalities.resolved, shape or ())
+    if means_itself(there, axis, tuple(resolved), keep_zero=keep_zero):
         return size
-    if shape is None or _may_be_empty(site, size_there):
+    # It must not be taken to be at least 1.
+    may_be_empty = known.unnamed_may_be_empty and words(there) is None
+    if shape is None or may_be_empty or there in known.may_be_empty:
         return None
-    if size not in site.knowledge.legal and not at_least(size_there, ZERO, Facts()):
+    if size not in known.legal and not at_least(there, ZERO, Facts()):
         return None
     # It is a size of another value. Only an empty one would be read as a wish to copy.
-    site.knowledge.assumed.setdefault(size_there, site.at(site.node.outputs[0]))
+    known.assumed.setdefault(there, site.at(site.node.outputs[0]))
     return size
-
-
-def _may_be_empty(site: ShapeSite, size: Expr) -> bool:
-    """Return whether a size must not be taken to be at least 1."""
-    known = site.knowledge
-    return size in known.may_be_empty or (known.unnamed_may_be_empty and words(size) is None)
 
 
 def _rest(
@@ -96,13 +97,6 @@ def _rest(
         return exact
     known = site.knowledge.equalities
     return quotient(known.resolved(whole), known.resolved(others))
-
-
-def _check_count(site: ShapeSite, before: Shape, after: Shape) -> None:
-    a, b = product(before), product(after)
-    if site.knowledge.equalities.differ(a, b):
-        got, wanted = shape_words(before), shape_words(after)
-        site.conflict("operand-shape", 0, got, wanted, "another number of elements is asked for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +129,7 @@ def reshape_elements(site: ElementSite) -> IndexMap | None:
     facts = Facts(sizes)
     parts = tuple(_moved(part, groups, old, sizes, facts) for part in data.parts)
     if axis is None:
-        return site.like(None, parts)
+        return site.whole(parts[0])
     return IndexMap.stacked(sizes, site.dtype, axis, parts)
 
 

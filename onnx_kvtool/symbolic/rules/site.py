@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
@@ -16,6 +16,7 @@ from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.dimensions import Shape, shape_words
 from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, Exprs, Extent, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 # One node, for the rules that return the shapes of its outputs.
 
@@ -165,24 +166,21 @@ class ShapeSite:
         """
         if a == b:
             return a
-        known = self.knowledge.equalities
-        place = self.at(self.given(index))
-        possible = (
-            not known.differ(a, b)
+        known, why = self.knowledge.equalities, f"{self.node.op_type} demands one {what}"
+        if (
+            known.differ(a, b)
             if self.conditional
-            else known.equate(a, b, place, f"{self.node.op_type} demands one {what}")
-        )
-        if not possible:
+            else not known.equate(a, b, self.at(self.given(index)), why)
+        ):
             self.refuse(index, axis, a, what)
         return min(a, b, key=_vagueness)
 
     def refuse(self, index: int, axis: int, wanted: Expr, what: str) -> None:
         """Report that an input has another size than the node takes."""
         value = self.value(index)
-        shape = list(self.knowledge.shapes[value])
-        got = shape_words(tuple(shape))
-        shape[axis] = wanted
-        self.conflict("operand-shape", index, got, shape_words(tuple(shape)), f"`{what}` differs")
+        shape = self.knowledge.shapes[value]
+        expected = shape_words(changed(shape, axis, wanted))
+        self.conflict("operand-shape", index, shape_words(shape), expected, f"`{what}` differs")
 
     def conflict(
         self,
@@ -205,10 +203,8 @@ class ShapeSite:
 
 def constants(elements: Exprs | None) -> tuple[int, ...] | None:
     """Return elements as numbers; None unless all are known."""
-    numbers = [element.number for element in elements or ()]
-    return (
-        None if elements is None or None in numbers else tuple(n for n in numbers if n is not None)
-    )
+    numbers = tuple(e.number for e in elements or () if e.number is not None)
+    return None if elements is None or len(numbers) < len(elements) else numbers
 
 
 TypeOf = tuple[int, ...] | ir.DataType
@@ -265,10 +261,8 @@ def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
     elements = site.elements(value)
     if elements is not None:
         return elements
-    content = site.content(value)
-    length = (
-        content.shape[0].number if content.shape is not None and len(content.shape) == 1 else None
-    )
+    shape = site.content(value).shape
+    length = shape[0].number if shape is not None and len(shape) == 1 else None
     if length is None:
         raise Unknown("unknown-rank", f"the number of elements of `{value.name}` is unknown")
     if length > _MOST_AXES:
@@ -354,6 +348,13 @@ class ElementSite(ShapeSite):
         if not parts:
             return self.opaque()
         return self.whole(parts[0]) if axis is None else self.stacked(axis, parts)
+
+    def moved(
+        self, axis: int | None, parts: Sequence[Expr], coordinates: Mapping[int, Expr]
+    ) -> IndexMap:
+        """Return the same map with other coordinates in the place of those of the parts."""
+        facts = Facts(self.sizes)
+        return self.like(axis, [substitute(part, coordinates, facts) for part in parts])
 
 
 ElementRule = Callable[[ElementSite], IndexMap | None]

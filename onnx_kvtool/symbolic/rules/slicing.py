@@ -88,11 +88,9 @@ def _cut(site: ShapeSite, axis: int, start: Expr, end: Expr, step: int) -> Expr 
     if found is None or found.length is None:
         return None
     length = substitute(found.length, {}, Facts(), {atom: size})
-    largest = length.atom
-    if isinstance(largest, Largest) and ZERO in largest.of and len(largest.of) == 2:
-        (other,) = largest.of - {ZERO}
-        return other if other in site.knowledge.legal else length
-    return length
+    sides = length.atom.of if isinstance(length.atom, Largest) else frozenset()
+    legal = site.knowledge.legal & sides
+    return next(iter(legal)) if len(sides) == 2 and ZERO in sides and legal else length
 
 
 def split(site: ShapeSite) -> Shapes:
@@ -132,11 +130,8 @@ class Cut:
 
 def slice_elements(site: ElementSite) -> IndexMap | None:
     """Slice-1/10/11/13; starts and ends may be computed, axes and steps are constants."""
-    (data, shape), starts, ends = (
-        site.ranked(0),
-        site.expressions("starts"),
-        site.expressions("ends"),
-    )
+    data, shape = site.ranked(0)
+    starts, ends = site.expressions("starts"), site.expressions("ends")
     if starts is None or ends is None or len(starts) != len(ends):
         return None
     axes = site.integers("axes") if site.has("axes") else tuple(range(len(starts)))
@@ -154,7 +149,7 @@ def slice_elements(site: ElementSite) -> IndexMap | None:
 
 
 def _cut_out(site: ElementSite, data: IndexMap, cuts: dict[int, Cut]) -> IndexMap:
-    facts, parts, axis = Facts(site.sizes), data.parts, data.axis
+    parts, axis = data.parts, data.axis
     if axis is not None and axis in cuts:
         cut = cuts.pop(axis)
         offset, length = cut.offset.number, None if cut.length is None else cut.length.number
@@ -164,7 +159,7 @@ def _cut_out(site: ElementSite, data: IndexMap, cuts: dict[int, Cut]) -> IndexMa
         if not parts:
             return site.whole(ZERO)
     moved = {a: cut.offset + coordinate(a) * cut.step for a, cut in cuts.items()}
-    return site.like(axis, tuple(substitute(part, moved, facts) for part in parts))
+    return site.moved(axis, parts, moved)
 
 
 def cut_along(

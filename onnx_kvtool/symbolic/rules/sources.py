@@ -61,16 +61,13 @@ def stored(value: ir.Value) -> IndexMap | None:
 
 def constant_elements(site: ElementSite) -> IndexMap | None:
     """Constant."""
-    # The names that the operator has at this opset; others have no meaning.
-    attributes = site.node.attributes.keys() & site.view.facts.attributes.keys()
-    for name in ("value_int", "value_ints"):
-        if name in attributes:
-            return _whole(np.asarray(site.view.attribute(name), np.int64), ir.DataType.INT64)
-    for name in ("value_float", "value_floats"):
-        if name in attributes:
-            array = np.asarray(site.view.attribute(name), np.float32)
-            return _floats(array, ir.DataType.FLOAT)
-    tensor = site.tensor("value") if "value" in attributes else None
+    for name in site.node.attributes:
+        held = site.view.attribute(name)
+        if name in ("value_int", "value_ints"):
+            return _whole(np.asarray(held, np.int64), ir.DataType.INT64)
+        if name in ("value_float", "value_floats"):
+            return _floats(np.asarray(held, np.float32), ir.DataType.FLOAT)
+    tensor = site.tensor("value")
     return None if tensor is None else described(tensor)
 
 
@@ -79,17 +76,14 @@ def described(tensor: ir.TensorProtocol) -> IndexMap | None:
 
     Its elements are unknown where it is too large to be looked at, or cannot be read.
     """
-    dtype = tensor.dtype
-    sizes = tuple(tensor.shape.numpy())
+    dtype, sizes = tensor.dtype, tensor.shape.numpy()
     if any(n < 0 for n in sizes):
         return None
-    numbers = None
-    if dtype in WHOLE_TYPES and tensor.size <= _MOST:
-        numbers = elements(tensor)
-    elif dtype in FLOAT_TYPES and tensor.size <= _MOST_FLOATS:
-        numbers = None if isinstance(tensor, ir.ExternalTensor) else elements(tensor)
+    most = _MOST if dtype in WHOLE_TYPES else _MOST_FLOATS if dtype in FLOAT_TYPES else -1
+    is_far = dtype in FLOAT_TYPES and isinstance(tensor, ir.ExternalTensor)
+    numbers = None if is_far or tensor.size > most else elements(tensor)
     if numbers is None:
-        return IndexMap(tuple(integer(n) for n in sizes), dtype, None, ())
+        return IndexMap(tuple(map(integer, sizes)), dtype, None, ())
     if dtype in WHOLE_TYPES:
         return _whole(numbers.astype(np.int64), dtype)
     return _floats(numbers.astype(np.float64), dtype)
@@ -100,12 +94,12 @@ def _floats(array: NDArray[np.floating], dtype: ir.DataType) -> IndexMap:
         whole = array.astype(np.int64)
     if array.size and bool((whole == array).all()) and int(np.abs(whole).max()) <= EXACT:
         return _whole(whole, dtype)
-    return IndexMap(tuple(integer(n) for n in array.shape), dtype, None, ())
+    return IndexMap(tuple(map(integer, array.shape)), dtype, None, ())
 
 
 def _whole(array: _Array, dtype: ir.DataType) -> IndexMap:
     """Return the map of an array; its elements are unknown where they follow no pattern."""
-    shape = tuple(integer(n) for n in array.shape)
+    shape = tuple(map(integer, array.shape))
     found = _pattern(array)
     if found is not None:
         return IndexMap.whole(shape, dtype, found)
@@ -209,7 +203,7 @@ def constant(site: ShapeSite) -> Shapes:
         if attribute.is_ref() or attribute.value is None:
             break
         if attribute.type == ir.AttributeType.TENSOR:
-            return (tuple(integer(n) for n in attribute.value.shape.numpy()),)
+            return (tuple(map(integer, attribute.value.shape.numpy())),)
         if isinstance(attribute.value, (list, tuple)):
             return ((integer(len(attribute.value)),),)
         if name in ("value_int", "value_float", "value_string"):
@@ -220,28 +214,23 @@ def constant(site: ShapeSite) -> Shapes:
 def constant_of_shape(site: ShapeSite) -> Shapes:
     """ConstantOfShape: the elements of its input."""
     value = site.value(0)
-    sizes = asked(site, value)
-    return (
-        tuple(
-            site.lost(axis, site.cause_of(value)) if size is None else size
-            for axis, size in enumerate(sizes)
-        ),
-    )
+    why = site.cause_of(value)
+    sizes = enumerate(asked(site, value))
+    return (tuple(site.lost(axis, why) if size is None else size for axis, size in sizes),)
 
 
 def range_(site: ShapeSite) -> Shapes:
     """Range: as many steps as stay before the limit."""
-    operands = [site.value(i) for i in range(3)]
-    given = []
-    for value in operands:
-        scalar = site.elements(value)
-        if scalar is None or len(scalar) != 1:
+    given: list[Expr] = []
+    for value in map(site.value, range(3)):
+        scalar = site.content(value).scalar()
+        if scalar is None:
             return ((site.lost(0, site.cause_of(value)),),)
-        given.append(scalar[0])
+        given.append(scalar)
     start, limit, delta = given
     step = delta.number
-    if step is None or step == 0:
-        return ((site.lost(0, f"the step `{operands[2].name}` is not constant"),),)
+    if not step:
+        return ((site.lost(0, f"the step `{value.name}` is not constant"),),)
     way = (limit - start) if step > 0 else (start - limit)
     count = divided(way + (abs(step) - 1), integer(abs(step)), Facts())
     return ((largest((count, ZERO), Facts()),),)
@@ -251,8 +240,7 @@ def one_hot(site: ShapeSite) -> Shapes:
     """OneHot: a new axis of `depth`."""
     shape, value = site.shape(0), site.value(1)
     axis = placed(site.view.integer("axis"), len(shape) + 1)
-    depth = site.elements(value)
-    size = site.lost(axis, site.cause_of(value)) if depth is None or len(depth) != 1 else depth[0]
+    size = site.content(value).scalar() or site.lost(axis, site.cause_of(value))
     return ((*shape[:axis], size, *shape[axis:]),)
 
 

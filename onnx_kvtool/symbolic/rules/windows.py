@@ -74,8 +74,7 @@ def conv(weight: int = 1) -> ShapeRule:
         )
         channels = filters[1] * site.view.integer("group")
         site.same(channels, shape[1], 0, 1, "number of channels")
-        windows = _windows(site, filters[2:])
-        return ((shape[0], filters[0], *_slid(site, shape[2:], windows, ceil=False)),)
+        return ((shape[0], filters[0], *_slid(site, shape[2:], filters[2:], ceil=False)),)
 
     return rule
 
@@ -107,19 +106,18 @@ def pool(site: ShapeSite) -> Shapes:
     """MaxPool, AveragePool, LpPool: the places of the window; indices have the same shape."""
     shape = site.shape(0)
     malformed_if(len(shape) < 3, f"`{site.node.op_type}` takes data of rank 3 or more")
-    lacks_kernel = not site.view.integers("kernel_shape")
-    malformed_if(lacks_kernel, f"`{site.node.op_type}` has no `kernel_shape`")
+    kernel = site.view.integers("kernel_shape")
+    malformed_if(not kernel, f"`{site.node.op_type}` has no `kernel_shape`")
     ceil = site.view.number("ceil_mode") != 0
-    windows = _windows(site, shape[2:])
-    result = (*shape[:2], *_slid(site, shape[2:], windows, ceil=ceil))
+    result = (*shape[:2], *_slid(site, shape[2:], shape[2:], ceil=ceil))
     return (result,) * len(site.node.outputs)
 
 
 def _slid(
-    site: ShapeSite, sizes: Sequence[Expr], windows: Sequence[_Window], *, ceil: bool
+    site: ShapeSite, sizes: Sequence[Expr], filters: Sequence[Expr], *, ceil: bool
 ) -> Sequence[Expr]:
-    found = [w.positions(size, ceil=ceil) for size, w in zip(sizes, windows, strict=True)]
-    return _legal(site, found)
+    windows = zip(sizes, _windows(site, filters), strict=True)
+    return _legal(site, [window.positions(size, ceil=ceil) for size, window in windows])
 
 
 def _legal(site: ShapeSite, sizes: Sequence[Expr]) -> Sequence[Expr]:
@@ -340,9 +338,8 @@ def normalized(shape: Shape, axis: int) -> Shapes:
 def pad(site: ShapeSite) -> Shapes:
     """Pad: what is added before and behind, perhaps on some axes only; negative numbers crop."""
     shape, pads, value = site.shape(0), site.expressions("pads"), site.view.find("pads")
-    axes: Sequence[int] = range(len(shape))
-    if (chosen := site.listed("axes")) is not None:
-        axes = [placed(axis, len(shape)) for axis in chosen]
+    chosen = site.listed("axes")
+    axes = [placed(i, len(shape)) for i in (range(len(shape)) if chosen is None else chosen)]
     name = "pads" if value is None else value.name
     result = list(shape)
     for i, axis in enumerate(axes):
