@@ -19,7 +19,7 @@ from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats
+from onnx_kvtool.rewrite.lowering.resize import constant_numbers
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of, product
 
 # BatchNormalization-14 in training mode, for opsets below 14.
@@ -230,7 +230,7 @@ def lower_dropout_12(view: Rewritten, em: Emitter) -> Replacement:
     """
     data, training = view.required("data"), view.input("training_mode")
     known = view.known(training)
-    ratio = constant_floats(view.input("ratio"))
+    ratio = constant_numbers(view.input("ratio"))
     drops = view.input("ratio") is None or ratio is None or bool(ratio.any())
     if drops and training is not None and (known is None or known.any()):
         result, mask = _dropped(em, view, data, training if known is None else None)
