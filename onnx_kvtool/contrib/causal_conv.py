@@ -34,11 +34,10 @@ def causal_conv_with_state(site: Site) -> Replacement:
     captured states, another length or layout of the state, and a part of the channels.
     """
     _refuse_elsewhere(site)
-    x, weight, past = site.required("input"), site.required("weight"), site.input("past_state")
-    channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
-    taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
-    dilation, is_last = site.integer("dilation"), site.integer("channels_last") != 0
-    rows, place = (taps - 1) * dilation, 1 if is_last else 2
+    weight, channels, _, rows = _kernel(site)
+    x, past = site.required("input"), site.input("past_state")
+    is_last = site.integer("channels_last") != 0
+    place = 1 if is_last else 2
     rank = 3 if dims_of(x) is None and not is_last else known_rank(site, x)
     op, whole = site.op, x
     if rows and past is not None:
@@ -56,7 +55,7 @@ def causal_conv_with_state(site: Site) -> Replacement:
         whole = channels_first(site, whole, 3)
     operands = filter(None, (whole, weight, site.input("bias")))
     wide = (cast(site, operand, _D.FLOAT) for operand in operands)
-    y = op("Conv", *wide, group=channels, dilations=[dilation])
+    y = op("Conv", *wide, group=channels, dilations=[site.integer("dilation")])
     y = cast(site, _activated(site, y), dtype_of(x))
     if is_last:
         y = channels_last(site, y, 3)
@@ -77,12 +76,8 @@ def varlen_causal_conv_with_state(site: Site) -> Replacement:
     onnxruntime supports on GPUs only.
     """
     refuse_input(site, "kernel_delta", "previous_mask")
-    _refuse_dilation(site)
-    x, weight, past = site.operands("input", "weight", "initial_state")
-    channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
-    taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
-    dilation = site.integer("dilation")
-    rows, op = (taps - 1) * dilation, site.op
+    weight, channels, taps, rows = _kernel(site)
+    (x, past), op = site.operands("input", "initial_state"), site.op
     lying = sequences_of(site, site.required("cumulative_sequence_length"), x)
     pool = x
     if rows:
@@ -92,7 +87,7 @@ def varlen_causal_conv_with_state(site: Site) -> Replacement:
 
     first = lying.em.op("Gather", lying.starts, lying.em.op("Reshape", lying.owner, [-1]))
     local = lying.em.op("Sub", lying.place, first)
-    offsets = np.arange(1 - taps, 1) * dilation
+    offsets = np.arange(1 - taps, 1) * site.integer("dilation")
     reached = lying.before(lying.place, local, lying.owner, rows, offsets)
     bias = site.input("bias")
     factors = op("Reshape", cast(site, weight, _D.FLOAT), [channels, taps])
@@ -144,7 +139,7 @@ def _activated(site: Site, value: ir.Value) -> ir.Value:
 
 
 def _refuse_elsewhere(site: Site) -> None:
-    """Refuse forms that onnxruntime 1.32 only computes on GPUs, and an invalid dilation."""
+    """Refuse forms that onnxruntime 1.32 only computes on GPUs."""
     for name in (
         "state_window", "state_update_capacity", "state_length", "input_channel_offset",
         "input_channels",
@@ -157,13 +152,17 @@ def _refuse_elsewhere(site: Site) -> None:
         raise no_form(
             "`state_update` of `CausalConvWithState` is read; onnxruntime computes it on GPUs only"
         )
-    _refuse_dilation(site)
 
 
-def _refuse_dilation(site: Site) -> None:
-    """Refuse a dilation that puts taps on one position, or ahead."""
-    if site.integer("dilation") < 1:
-        raise no_form(
-            f"`dilation` of `{site.node.op_type}` is `{site.integer('dilation')}`, expected 1 or "
-            "more"
-        )
+def _kernel(site: Site) -> tuple[ir.Value, int, int, int]:
+    """Return the weights, the numbers of channels and taps, and the rows of the state.
+
+    Raises:
+        Refusal: If a size is unknown, or the dilation puts taps on one position, or ahead.
+    """
+    weight, dilation = site.required("weight"), site.integer("dilation")
+    if dilation < 1:
+        raise no_form(f"`dilation` of `{site.node.op_type}` is `{dilation}`, expected 1 or more")
+    channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
+    taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
+    return weight, channels, taps, (taps - 1) * dilation

@@ -115,7 +115,7 @@ def _attended(
         counts = (site.integer("num_heads"), site.integer("kv_num_heads"))
         output, shown = attend_beside_sink(site, heads, counts, replace(how, mask=bias), seen, sink)
     else:
-        nonpad = call.seen if causal else call.valid
+        nonpad = (call.seen if causal else call.valid).value
         mask = bias or near
         if bias is not None and near is not None:
             zero = np.array(0, dtype_of(bias).numpy())
@@ -250,7 +250,7 @@ def sparse_attention(site: Site) -> Replacement:
     # A query may see every block up to its own, in every layout.
     is_dense = np.array_equal(table, np.tril(np.ones_like(table)))
     mask = None if is_dense else _sparse_attention_mask(call, table, keys)
-    how = Attended(scale=scale, is_causal=True, mask=mask, nonpad=call.seen)
+    how = Attended(scale=scale, is_causal=True, mask=mask, nonpad=call.seen.value)
     output, *_ = attend(site, query, keys, values, how)
     return read_outputs(site, output, keys, values)
 

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import dim_of, size_of
 from onnx_kvtool.contrib.rule import Site, no_form, refuse_input, refuse_value
-from onnx_kvtool.emit.forms import cast, dtype_of, positions
+from onnx_kvtool.emit.forms import Term, cast, dtype_of, positions
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # The places of new rows in the caches of GroupQueryAttention, and the keys that they see.
@@ -19,7 +19,7 @@ _I = ir.DataType.INT64
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The lengths of a call, as values; the layers of a model share the nodes.
+    """The lengths of a call, as terms; the layers of a model share the nodes.
 
     Attributes:
         counts: The input that counts the valid rows of each sequence, and by how much it is less
@@ -32,60 +32,61 @@ class Call:
     counts: tuple[str, int] = ("seqlens_k", 1)
     window: int | None = None
 
-    @property
-    def length(self) -> ir.Value:
-        """L, the number of new rows: (), int64."""
-        return size_of(self.site, self.site.required("query"), 1)
+    def _term(self, name: str, axis: int) -> Term:
+        """Return a size of an input as a term: (), int64."""
+        return Term(self.site, size_of(self.site, self.site.required(name), axis))
 
     @property
-    def total(self) -> ir.Value:
+    def length(self) -> Term:
+        """L, the number of new rows: (), int64."""
+        return self._term("query", 1)
+
+    @property
+    def total(self) -> Term:
         """`total_sequence_length`: (1,), int64."""
         given = self.site.required("total_sequence_length")
-        wide = cast(self.site, given, _I)
-        return wide if dims_of(given) == (1,) else self.site.op("Reshape", wide, [1])
+        wide = Term(self.site, given).cast(_I)
+        return wide if dims_of(given) == (1,) else wide.op("Reshape", [1])
 
     @property
-    def valid(self) -> ir.Value:
+    def valid(self) -> Term:
         """Number of valid rows after the call: (B,), int64."""
-        em, (name, fewer) = self.site, self.counts
-        given = em.required(name)
-        count = cast(em, given, _I)
+        name, fewer = self.counts
+        given = self.site.required(name)
+        count = Term(self.site, given).cast(_I)
         if len(dims_of(given) or ()) != 1:
-            count = em.op("Reshape", count, [-1])
-        return em.op("Add", count, [fewer], hint="valid_rows") if fewer else count
+            count = count.op("Reshape", [-1])
+        return count.op("Add", [fewer], hint="valid_rows") if fewer else count
 
     @property
-    def is_later(self) -> ir.Value:
+    def is_later(self) -> Term:
         """1 if there is a past to continue, 0 in a prompt: (1,), int64."""
-        em = self.site
-        prompt = em.op("Equal", self.total, self.length)
-        return cast(em, em.op("Not", prompt), _I, hint="is_later")
+        prompt = self.total.op("Equal", self.length)
+        return (~prompt).then(cast, _I, hint="is_later")
 
     @property
-    def start(self) -> ir.Value:
+    def start(self) -> Term:
         """The first row that is written: (B,), int64."""
-        before = self.site.op("Sub", self.valid, self.length)
+        before = self.valid - self.length
         if self.window is not None:
             return self.kept(before)
-        return self.site.op("Mul", before, self.is_later, hint="write_indices")
+        return before.op("Mul", self.is_later, hint="write_indices")
 
     @property
-    def seen(self) -> ir.Value:
+    def seen(self) -> Term:
         """Number of rows that the last new one sees: (B,), int64."""
-        return self.site.op("Add", self.start, self.length, hint="nonpad_kv_seqlen")
+        return self.start.op("Add", self.length, hint="nonpad_kv_seqlen")
 
-    def kept(self, count: ir.Value) -> ir.Value:
+    def kept(self, count: Term) -> Term:
         """Return the number of rows that a cache with a window keeps of `count`: (B,), int64.
 
         Beyond its capacity C, it drops the first C - W + 1 rows at once, as often as needed.
         """
-        em = self.site
-        capacity = size_of(em, em.required("past_key"), 2)
-        slack = em.op("Sub", capacity, self.window)
-        leaving = em.op("Add", slack, 1, hint="leaving")
-        beyond = em.op("Max", em.op("Sub", count, capacity), 0)
-        turns = em.op("Div", em.op("Add", beyond, slack), leaving)
-        return em.op("Sub", count, em.op("Mul", turns, leaving), hint="kept_rows")
+        capacity = self._term("past_key", 2)
+        slack = capacity - self.window
+        leaving = slack.op("Add", 1, hint="leaving")
+        beyond = (count - capacity).op("Max", 0)
+        return count.op("Sub", (beyond + slack) / leaving * leaving, hint="kept_rows")
 
     def evicted(self, rows: ir.Value, new: ir.Value) -> ir.Value:
         """Return a cache with a window after it dropped rows: (B, KV, C + L, D) to (B, KV, C, D).
@@ -94,14 +95,13 @@ class Call:
         """
         em, op = self.site, self.site.op
         past, heads = em.required("past_key"), em.integer("kv_num_heads")
-        leaving = op("Sub", self.seen, self.kept(self.valid))  # a prompt has no padding
-        first = op("Reshape", leaving, [-1, 1, 1], hint="first_kept")
+        leaving = self.seen - self.kept(self.valid)  # a prompt has no padding
+        first = leaving.op("Reshape", [-1, 1, 1], hint="first_kept")
         places = positions(em, dim_of(past, 2), past, 2, place=2, rank=3)
-        total = op("Add", size_of(em, past, 2), self.length)
-        at = op("Min", op("Add", first, places), op("Sub", total, 1))
-        count = op("Mul", size_of(em, em.required("query"), 0), heads)
-        each = op("Mul", op("Range", 0, count, 1), total)
-        indices = op("Add", op("Reshape", each, [-1, heads, 1]), at, hint="rows_kept")
+        total = self._term("past_key", 2) + self.length
+        at = (first + places).op("Min", total - 1)
+        each = Term(em, op("Range", 0, self._term("query", 0) * heads, 1)) * total
+        indices = each.op("Reshape", [-1, heads, 1]).op("Add", at, hint="rows_kept")
         shape = op("Concat", [-1], op("Reshape", size_of(em, new, 3), [1]), axis=0)
         return op("Gather", op("Reshape", rows, shape), indices, axis=0, hint="present")
 
@@ -113,8 +113,8 @@ class Call:
 
     def places(self) -> ir.Value:
         """Return the row of the cache where each new one is written: (B, L), int64."""
-        column = self.site.op("Reshape", self.start, [-1, 1])
-        return self.site.op("Add", column, self._counted, hint="places")
+        column = self.start.op("Reshape", [-1, 1])
+        return column.op("Add", self._counted, hint="places").value
 
     def near(self, keys: ir.Value, window: int) -> ir.Value:
         """Return whether a key is one of the last `window` keys up to a query: (B, 1, L, S)."""

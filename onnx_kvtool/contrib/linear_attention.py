@@ -284,16 +284,12 @@ def _operands(tokens: _Tokens) -> list[ir.Value]:
     if key is None or value is None:
         query, key, value = parts(site, query, (width, width, deep))
     found = []
-    asked = [tokens.asking, heads.key_size]
-    for x, tail, is_value in (
-        (query, asked, False),
-        (key, asked, False),
-        (value, [heads.states, heads.value_size], True),
-    ):
+    asked, own = [tokens.asking, heads.key_size], [heads.states, heads.value_size]
+    for x, tail in ((query, asked), (key, asked), (value, own)):
         rows = tokens.by_sequence(cast(site, x, _D.FLOAT), tail)
         if not tokens.is_flat and not is_apart:
             rows = op("Reshape", rows, [*[0] * tokens.axes, *tail])
-        if not is_value and site.integer("qk_l2_norm"):
+        if tail is asked and site.integer("qk_l2_norm"):
             square = reduce(site, "ReduceSum", op("Mul", rows, rows, hint="squared"), [-1])
             norm = op("Sqrt", op("Add", square, _LEAST_SQUARE))
             rows = op("Div", rows, norm, hint="unit")

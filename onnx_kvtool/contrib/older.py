@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Site, known_rank, no_form, only, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, halves, reduce, scalar, size, unsqueeze
+from onnx_kvtool.emit.emitter import Replacement
+from onnx_kvtool.emit.forms import (
+    Term,
+    computed_in,
+    dtype_of,
+    halves,
+    scalar,
+    size,
+    terms,
+    unsqueeze,
+)
 from onnx_kvtool.ops.view import MalformedNode, counted_axis
 from onnx_kvtool.symbolic.dimensions import dims_of
 
@@ -22,13 +30,11 @@ def c_dist(site: Site) -> Replacement:
     Refuses the other metrics of its documentation: onnxruntime has no kernel for them.
     """
     refuse_value(site, "metric", "sqeuclidean", "euclidean")
-    a, b = site.operands("A", "B")
-    op = site.op
-    product = op("MatMul", op("Mul", a, -2), op("Transpose", b, perm=[1, 0]))
-    left, right = (reduce(site, "ReduceSum", op("Mul", x, x, hint="square"), [1]) for x in (a, b))
-    total = op("Add", op("Add", product, left), op("Transpose", right, perm=[1, 0]))
-    total = op("Abs", total)
-    return only(total if site.string("metric") == "sqeuclidean" else op("Sqrt", total))
+    a, b = terms(site, *site.operands("A", "B"))
+    product = (a * -2).op("MatMul", b.op("Transpose", perm=[1, 0]))
+    left, right = (x.op("Mul", x, hint="square").reduce("ReduceSum", [1]) for x in (a, b))
+    total = abs(product + left + right.op("Transpose", perm=[1, 0]))
+    return only((total if site.string("metric") == "sqeuclidean" else total.op("Sqrt")).value)
 
 
 def complex_mul(site: Site) -> Replacement:
@@ -161,61 +167,56 @@ def inverse(site: Site) -> Replacement:
     if not known or known[0] > _LARGEST:
         text = f"matrices of `Inverse` are of size {sizes[0]}, expected a number up to {_LARGEST}"
         raise no_form(text)
-    dtype = dtype_of(x)
-    wide = dtype if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    count, op = known[0], site.op
+    dtype, count = dtype_of(x), known[0]
+    wide = computed_in(dtype)
     if count == 0:
-        return only(op("Identity", x))
-    left = cast(site, x, wide)
+        return only(site.op("Identity", x))
+    left = Term(site, x).cast(wide)
     if count == 1:
-        return only(cast(site, op("Div", 1, left), dtype))
-    right = site.constant(np.eye(count, dtype=wide.numpy()), "eye")
-    both = op("Concat", *_eliminated(site, [left, right], 0, count), axis=-1)
+        return only((1 / left).cast(dtype).value)
+    right = Term(site, site.constant(np.eye(count, dtype=wide.numpy()), "eye"))
+    both = Term(site, site.op("Concat", *_eliminated([left, right], 0, count), axis=-1))
     for row in range(1, count):
-        (both,) = _eliminated(site, [both], row, count)
-    return only(cast(site, _part(site, both, count, 2 * count, -1), dtype))
+        (both,) = _eliminated([both], row, count)
+    return only(_part(both, count, 2 * count, -1).cast(dtype).value)
 
 
-def _eliminated(em: Emitter, sides: Sequence[ir.Value], row: int, count: int) -> Sequence[ir.Value]:
+def _eliminated(sides: Sequence[Term], row: int, count: int) -> Sequence[Term]:
     """Turn a column of the first matrix into that of the unit matrix by operations on its rows.
 
     The same operations are applied to the other matrices.
 
     Args:
-        em: Where to build.
         sides: (..., count, at least count), the first one with `row` columns done; one whose rows
             are alike in all of a batch may lack its axes.
         row: Which row and column.
         count: Number of elements.
     """
-    op, left = em.op, sides[0]
-    lines = [_part(em, side, row, row + 1, -2) for side in sides]  # (..., 1, count)
+    left = sides[0]
+    lines = [_part(side, row, row + 1, -2) for side in sides]  # (..., 1, count)
     if row < count - 1:
-        below = _part(em, _part(em, left, row, row + 1, -1), row, count, -2)
-        largest = op("ArgMax", op("Abs", below), axis=-2)  # (..., 1, 1)
-        place = op("Add", largest, row)
-        mark = cast(em, op("Equal", np.arange(count)[:, None], place), dtype_of(left))
-        others = op("Sub", 1, mark)
-        pivots = [reduce(em, "ReduceSum", op("Mul", mark, side), [-2]) for side in sides]
+        below = _part(_part(left, row, row + 1, -1), row, count, -2)
+        place = abs(below).op("ArgMax", axis=-2) + row  # (..., 1, 1)
+        rows = left.em.op("Equal", np.arange(count)[:, None], place)
+        mark = Term(left.em, rows).cast(dtype_of(left.value))
+        others = 1 - mark
+        pivots = [(mark * side).reduce("ReduceSum", [-2]) for side in sides]
         # The row goes where the pivot was. Sums of a product with 0 and one with 1 are exact.
-        sides = [
-            op("Add", op("Mul", others, side), op("Mul", mark, line))
-            for side, line in zip(sides, lines, strict=True)
-        ]
+        sides = [others * side + mark * line for side, line in zip(sides, lines, strict=True)]
         lines = pivots
-    pivot = _part(em, lines[0], row, row + 1, -1)
-    column = _part(em, sides[0], row, row + 1, -1)  # (..., count, 1)
+    pivot = _part(lines[0], row, row + 1, -1)
+    column = _part(sides[0], row, row + 1, -1)  # (..., count, 1)
     done = []
     for side, line in zip(sides, lines, strict=True):
-        scaled = op("Div", line, pivot)
-        rest = op("Sub", side, op("Mul", column, scaled))
-        parts = [_part(em, rest, 0, row, -2)] if row else []
+        scaled = line / pivot
+        rest = side - column * scaled
+        parts = [_part(rest, 0, row, -2)] if row else []
         parts.append(scaled)
         if row < count - 1:
-            parts.append(_part(em, rest, row + 1, count, -2))
-        done.append(op("Concat", *parts, axis=-2))
+            parts.append(_part(rest, row + 1, count, -2))
+        done.append(Term(left.em, left.em.op("Concat", *parts, axis=-2)))
     return done
 
 
-def _part(em: Emitter, x: ir.Value, start: int, end: int, axis: int) -> ir.Value:
-    return em.op("Slice", x, [start], [end], [axis])
+def _part(x: Term, start: int, end: int, axis: int) -> Term:
+    return x.op("Slice", [start], [end], [axis])

@@ -144,7 +144,10 @@ def zero_state(em: Emitter, like: ir.Value, batch: Dim, heads: Heads) -> ir.Valu
 def linear_attention_gate(site: Site) -> Replacement:
     """Write LinearAttentionGate as Add, Softplus and Mul, and as Sigmoid, in float32."""
     a, b, op = site.required("a"), site.input("b"), site.op
-    bias, factor = (_by_head(site, site.required(name)) for name in ("dt_bias", "decay_scale"))
+    bias, factor = (  # one number per head: onnxruntime accepts any shape of so many elements
+        x if len(dims_of(x) or ()) == 1 else op("Reshape", x, [-1])
+        for x in site.operands("dt_bias", "decay_scale")
+    )
     rate = op("Softplus", op("Add", cast(site, a, _FLOAT), bias, hint="biased"))
     decay = cast(site, op("Mul", rate, factor, hint="decay"), dtype_of(a))
     if not is_read(site, 1):
@@ -155,14 +158,6 @@ def linear_attention_gate(site: Site) -> Replacement:
         )
     beta = op("Sigmoid", cast(site, b, _FLOAT), hint="beta")
     return Replacement((decay, cast(site, beta, dtype_of(b))))
-
-
-def _by_head(em: Emitter, given: ir.Value) -> ir.Value:
-    """Return one number per head as a vector; onnxruntime accepts any shape of so many elements."""
-    dims = dims_of(given)
-    if dims is not None and len(dims) == 1:
-        return given
-    return em.op("Reshape", given, [-1])
 
 
 def delta_decay(site: Site, decay: ir.Value, tail: list[int]) -> ir.Value:

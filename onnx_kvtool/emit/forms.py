@@ -14,10 +14,12 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes
 # Operators whose form depends on the opset, or matters for speed, in the one that is wanted.
 
 
+_D = ir.DataType
+
 _CHOSEN_AS = {
-    ir.DataType.INT16: ir.DataType.INT32,
-    ir.DataType.UINT16: ir.DataType.INT32,
-    ir.DataType.UINT64: ir.DataType.INT64,
+    _D.INT16: _D.INT32,
+    _D.UINT16: _D.INT32,
+    _D.UINT64: _D.INT64,
 }
 """Element types that onnxruntime's Where lacks, and one that gives each value back."""
 
@@ -27,7 +29,7 @@ _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin
 
 def dtype_of(value: ir.Value) -> ir.DataType:
     """Return the element type of a value, UNDEFINED where it is unknown."""
-    return value.dtype or ir.DataType.UNDEFINED
+    return value.dtype or _D.UNDEFINED
 
 
 def known_type(value: ir.Value) -> ir.DataType:
@@ -47,7 +49,7 @@ def known_type(value: ir.Value) -> ir.DataType:
 
 def computed_in(dtype: ir.DataType | None) -> ir.DataType:
     """Return the type that rules compute in: float64 for itself, else float32."""
-    return ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    return _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT
 
 
 def known_dims(value: ir.Value, why: str = "") -> tuple[Dim, ...]:
@@ -77,7 +79,7 @@ def cast(em: Emitter, value: ir.Value, to: ir.DataType, hint: str | None = None)
     """
     if value.dtype == to:
         return value
-    saturate = {"saturate": 0} if to == ir.DataType.FLOAT8E5M2 else {}
+    saturate = {"saturate": 0} if to == _D.FLOAT8E5M2 else {}
     return em.op("Cast", value, attributes={"to": to.value} | saturate, hint=hint)
 
 
@@ -97,8 +99,8 @@ def where(
     """
     dtype = next(dtype_of(x) for x in (yes, no) if isinstance(x, ir.Value))
     wide = _CHOSEN_AS.get(dtype, dtype)
-    if dtype == ir.DataType.BFLOAT16 and em.opset < 16:
-        wide = ir.DataType.FLOAT
+    if dtype == _D.BFLOAT16 and em.opset < 16:
+        wide = _D.FLOAT
     operands = (cast(em, x, wide) if isinstance(x, ir.Value) else x for x in (yes, no))
     return cast(em, em.op("Where", condition, *operands, hint=hint), dtype)
 
@@ -267,15 +269,15 @@ def with_hidden_keys(em: Emitter, mask: ir.Value, count: ir.Value) -> ir.Value:
     dtype = mask.dtype
     assert dtype is not None
     pads = em.op("Concat", em.constant([0] * 7, "nothing"), count, axis=0)
-    lowest = False if dtype == ir.DataType.BOOL else -np.inf
+    lowest = False if dtype == _D.BOOL else -np.inf
     hidden = em.constant(np.array(lowest).astype(dtype.numpy()), "hidden")
     return em.op("Pad", mask, pads, hidden, hint="whole_mask")
 
 
 def scales_queries(dtype: ir.DataType, scale: float) -> bool:
     """Return whether queries are multiplied by a factor of the scores, as `scaled_queries` says."""
-    is_small = dtype == ir.DataType.FLOAT and 0 < scale < 1  # so that no product overflows
-    return is_small or (dtype == ir.DataType.DOUBLE and scale != 1)
+    is_small = dtype == _D.FLOAT and 0 < scale < 1  # so that no product overflows
+    return is_small or (dtype == _D.DOUBLE and scale != 1)
 
 
 def scaled_queries(
@@ -428,8 +430,8 @@ def looped(
     `state` are the inputs of its body; `step` builds a round of its number and of its condition,
     which it gives first if that stays.
     """
-    turn = formal(em, "turn", ir.DataType.INT64, ())
-    goes = formal(em, "goes_on", ir.DataType.BOOL, ())
+    turn = formal(em, "turn", _D.INT64, ())
+    goes = formal(em, "goes_on", _D.BOOL, ())
     body = em.nested(lambda: step(turn, goes), [turn, goes, *state], hint="rounds")
     return em.multi("Loop", rounds, True, *start, body=body, count=len(body.outputs) - 1)
 
