@@ -16,7 +16,7 @@ from onnx_kvtool.core.walk import is_op, maker
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, names_in, normal
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class Asked:
 
     @property
     def operand(self) -> ir.Value | None:
-        """The input that the limit names."""
+        """The input that the limit names; None also where this version has an attribute."""
         assert self.limit.operand is not None
-        return self.view.input(self.limit.operand)
+        return self.view.find(self.limit.operand)
 
     @property
     def dims(self) -> tuple[Dim, ...] | None:
@@ -109,9 +109,6 @@ LONG_WAY = 100
 
 def shape_of_values(asked: Asked) -> bool:
     """Whether the operand of the limit depends on more than shapes and constants, or may do so."""
-    view = asked.view
-    if asked.limit.operand not in {formal.name for formal in view.facts.inputs}:
-        return False  # an attribute of this version
     value = asked.operand
     return value is not None and _follows_from_elements(value)
 
@@ -287,6 +284,7 @@ def nonzero_zero_point(asked: Asked) -> bool:
 _TO_THE_END = (1 << 31) - 1
 """A bound of Slice that no size reaches, as exporters write it."""
 
+Dims = Sequence[Dim]
 Pair = tuple[Dim, Dim]
 
 
@@ -373,13 +371,10 @@ def unknown_flatten(asked: Asked) -> bool:
 
 def different_sizes(asked: Asked) -> bool:
     """Whether sizes that must be equal are neither the same number nor the same name."""
-    try:
-        NodeView(asked.node, asked.opset)
-    except MalformedNode:  # another check refuses it
-        return False
+    one, other = (dims_of(value) or () for value in (*asked.node.inputs, None, None)[:2])
     return any(
-        one is not None and other is not None and differ(one, other)
-        for one, other in _PAIRS[asked.node.op_type](asked.node, asked.opset)
+        a is not None and b is not None and differ(a, b)
+        for a, b in _PAIRS[asked.node.op_type](asked.view, one, other)
     )
 
 
@@ -389,63 +384,53 @@ def differ(one: int | str, other: int | str) -> bool:
     return a != b
 
 
-def _of_concat(node: ir.Node, opset: int) -> Iterator[Pair]:
-    axis = NodeView(node, opset).integer("axis")
-    shapes = [dims for value in node.inputs if (dims := dims_of(value)) is not None]
+def _of_concat(view: NodeView, one: Dims, other: Dims) -> Iterator[Pair]:
+    axis = view.integer("axis")
+    shapes = [dims for value in view.node.inputs if (dims := dims_of(value)) is not None]
     for dims in shapes[1:]:
         if len(dims) == len(shapes[0]):
             pairs = enumerate(zip(shapes[0], dims, strict=True))
             yield from (pair for at, pair in pairs if at != axis % len(dims))
 
 
-def _of_scatter_elements(node: ir.Node, opset: int) -> Iterator[Pair]:
+def _of_scatter_elements(view: NodeView, data: Dims, sizes: Dims) -> Iterator[Pair]:
     """Yield the sizes of indices and updates, and names that an Expand of the indices replaced.
 
     Each of the two may be 1, and only a run shows which.
     """
-    indices, updates = node.inputs[1], dims_of(node.inputs[2]) or ()
-    yield from zip(dims_of(indices) or (), updates, strict=False)
-    if (expand := maker(indices, "Expand")) is not None:
+    updates = dims_of(view.node.inputs[2]) or ()
+    yield from zip(sizes, updates, strict=False)
+    if (expand := maker(view.node.inputs[1], "Expand")) is not None:
         given = dims_of(expand.inputs[0]) or ()
         pairs = zip(reversed(given), reversed(updates), strict=False)
         yield from (pair for pair in pairs if all(isinstance(dim, str) for dim in pair))
 
 
-def _of_mat_mul(node: ir.Node, opset: int) -> Iterator[Pair]:
+def _of_mat_mul(view: NodeView, one: Dims, other: Dims) -> Iterator[Pair]:
     """Yield the sizes of broadcast batches."""
-    one, other = (dims_of(value) or () for value in node.inputs[:2])
-    yield from _broadcast(one[:-2], other[:-2])
+    return _of_last(view, one[:-2], other[:-2])
 
 
-def _broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Iterator[Pair]:
-    pairs = zip(reversed(one), reversed(other), strict=False)
-    yield from (pair for pair in pairs if 1 not in pair)
-
-
-def _of_channels(node: ir.Node, opset: int) -> Iterator[Pair]:
+def _of_channels(view: NodeView, data: Dims, weight: Dims) -> Iterator[Pair]:
     """Yield the channels of an image and those of its weights or scale."""
-    data, weight = (dims_of(value) or () for value in node.inputs[:2])
     if len(data) < 2 or not weight:
         return
     channels = weight[0]
-    if node.op_type == "Conv":
-        groups = NodeView(node, opset).integer("group")
-        channels = weight[1] * groups if isinstance(weight[1], int) else None
+    if view.node.op_type == "Conv":
+        channels = weight[1] * view.integer("group") if isinstance(weight[1], int) else None
     yield data[1], channels
 
 
-def _of_gemm(node: ir.Node, opset: int) -> Iterator[Pair]:
-    view = NodeView(node, opset)
-    one, other = (dims_of(value) or () for value in node.inputs[:2])
+def _of_gemm(view: NodeView, one: Dims, other: Dims) -> Iterator[Pair]:
     if len(one) == len(other) == 2:
         a, b = view.integer("transA") != 0, view.integer("transB") != 0
         yield one[0 if a else 1], other[1 if b else 0]
 
 
-def _of_last(node: ir.Node, opset: int) -> Iterator[Pair]:
+def _of_last(view: NodeView, one: Dims, other: Dims) -> Iterator[Pair]:
     """Yield the sizes that a scale or slope is broadcast over."""
-    one, other = (dims_of(value) or () for value in node.inputs[:2])
-    yield from _broadcast(one, other)
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return (pair for pair in pairs if 1 not in pair)
 
 
 _PAIRS = {

@@ -116,9 +116,6 @@ def _dynamic_axes(asked: Asked) -> bool:
 
 def _not_constant(asked: Asked) -> bool:
     """Whether an input is given at run time, or computed from what is."""
-    view = asked.view
-    if asked.limit.operand not in {formal.name for formal in view.facts.inputs}:
-        return False  # an attribute of this version
     value = asked.operand
     if value is None or asked.folder.integers(value) is not None:
         return False
