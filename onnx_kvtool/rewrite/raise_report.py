@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onnx_kvtool.core.choices import AttentionForm, AttentionMask
-from onnx_kvtool.core.diagnostic import AT_NODE, AT_VALUE, Diagnostic, Location, Severity
-from onnx_kvtool.core.record import Key, Record, filled, read
+from onnx_kvtool.core.diagnostic import AT_NODE, AT_VALUE, Diagnostic, Location
+from onnx_kvtool.core.record import Key, Record, filled, read, taken
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Phase, Verification
@@ -173,7 +173,7 @@ class InputAdded(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal(Record):
+class Refusal(Diagnostic):
     """What stays as it was, or keeps all else from being raised, as JSON has it.
 
     Attributes:
@@ -187,14 +187,8 @@ class Refusal(Record):
         lowest_opset: Lowest opset at which it could stay; null if none is known.
     """
 
-    location: Location
-    code: str
-    message: str
     assumption: str | None = None
     blocks: bool = False
-    severity: Severity = "error"
-    help: str | None = None
-    lowest_opset: int | None = None
 
     JSON = (
         AT_VALUE,
@@ -282,25 +276,20 @@ class RaiseReport(Shown):
         said: tuple[Refusal, ...] = read(tuple[Refusal, ...], data.get("refused", ()))
         for r in said:
             if r.blocks:
-                found = Diagnostic(
-                    r.code, r.severity, r.location, r.message, r.help, r.lowest_opset
-                )
-                report.blocked.append(found)
+                report.blocked.append(taken(Diagnostic, r))
             else:
-                report.refused.append(Unraised(r.location, r.code, r.message, r.assumption))
+                report.refused.append(taken(Unraised, r))
         return report
 
     @property
     def refusals(self) -> tuple[Refusal, ...]:
         """Updates that kvtool did not raise, then other reasons that prevent raising."""
         return (
-            *(Refusal(r.location, r.code, r.message, r.assumption) for r in self.refused),
             *(
-                Refusal(
-                    d.location, d.code, d.message, None, True, d.severity, d.help, d.lowest_opset
-                )
-                for d in self.blocked
+                Refusal(r.code, "error", r.location, r.message, assumption=r.assumption)
+                for r in self.refused
             ),
+            *(taken(Refusal, d, assumption=None, blocks=True) for d in self.blocked),
         )
 
     @property

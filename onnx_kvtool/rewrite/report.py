@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from onnx_kvtool.core.diagnostic import AT_NODE, AT_VALUE, Diagnostic, Location, Severity
+from onnx_kvtool.core.diagnostic import AT_NODE, AT_VALUE, Diagnostic, Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.record import Form, Key, Record
+from onnx_kvtool.core.record import Form, Key, Record, taken
 from onnx_kvtool.core.reporting import Covered, Shown, Shrunken
 from onnx_kvtool.core.words import counted
 
@@ -127,50 +127,34 @@ class Phase(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal(Record):
+class Refusal(Diagnostic):
     """A refusal as JSON has it.
 
     Attributes:
         location: Where it is.
-        reason_code: Stable identifier of the reason.
-        reason: What is wrong, one sentence without a full stop.
+        code: Stable identifier of the reason.
+        message: What is wrong, one sentence without a full stop.
         lowest_opset: Lowest opset at which the node could stay or be lowered; null if none is
             known.
         severity: Always `error`.
         help: What to do about it; null without a remedy.
     """
 
-    location: Location
-    reason_code: str
-    reason: str
-    lowest_opset: int | None = None
-    severity: Severity = "error"
-    help: str | None = None
-
     JSON = (
         AT_VALUE,
-        "reason_code",
-        "reason",
+        Key("code", "reason_code"),
+        Key("message", "reason"),
         "lowest_opset",
         "severity",
         "help",
     )
 
 
-def _refusals(found: list[Diagnostic]) -> list[Refusal]:
-    return [
-        Refusal(d.location, d.code, d.message, d.lowest_opset, d.severity, d.help) for d in found
-    ]
-
-
-def _diagnostics(said: list[Refusal]) -> list[Diagnostic]:
-    return [
-        Diagnostic(r.reason_code, r.severity, r.location, r.reason, r.help, r.lowest_opset)
-        for r in said
-    ]
-
-
-REFUSALS = Form(list[Refusal], _refusals, _diagnostics)
+REFUSALS = Form(
+    list[Refusal],
+    lambda found: [taken(Refusal, one) for one in found],
+    lambda said: [taken(Diagnostic, one) for one in said],
+)
 """Refusals, under the names that the command-line contract gives to what is said of them."""
 
 
