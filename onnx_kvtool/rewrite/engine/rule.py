@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -219,14 +219,14 @@ def remove_dead(
         graph = node.graph
         if graph is None or node in dead.setdefault(graph, {}):
             continue
-        if any(_is_needed(output) for output in node.outputs) or stays(node):
+        if any(is_needed(output) for output in node.outputs) or stays(node):
             continue
         dead[graph][node] = None
         for value in release(node):
             producer = value.producer()
             if producer is not None:
                 pending.append(producer)
-            elif value.is_initializer() and not value.is_graph_input() and not _is_needed(value):
+            elif value.is_initializer() and not value.is_graph_input() and not is_needed(value):
                 holder = value.graph
                 if holder is not None and value.name is not None:
                     holder.initializers.pop(value.name, None)
@@ -241,13 +241,14 @@ def constants_of(model: ir.Model) -> set[ir.Value]:
     return {value for _, graph in graphs(model) for value in graph.initializers.values()}
 
 
-def remove_unread_constants(model: ir.Model, before: set[ir.Value]) -> None:
-    """Remove unread initializers, except those of `before`, in place."""
+def remove_unread_constants(model: ir.Model, before: Collection[ir.Value] = ()) -> None:
+    """Remove unread initializers that no caller may supply, except those of `before`, in place."""
     for _, graph in graphs(model):
         for name, value in tuple(graph.initializers.items()):
-            if value not in before and not _is_needed(value):
+            if not (value in before or is_needed(value) or value.is_graph_input()):
                 del graph.initializers[name]
 
 
-def _is_needed(value: ir.Value) -> bool:
+def is_needed(value: ir.Value) -> bool:
+    """Return whether a node reads a value, or a graph gives it."""
     return bool(value.uses()) or value.is_graph_output()

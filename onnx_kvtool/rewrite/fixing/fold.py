@@ -9,14 +9,14 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import LARGEST, ConstantFolder, Constants
-from onnx_kvtool.core.walk import graphs, nodes, subgraphs
+from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
 from onnx_kvtool.emit.forms import dtype_of
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.inline import put_in_place, replace_node
-from onnx_kvtool.rewrite.engine.rule import remove_dead
+from onnx_kvtool.rewrite.engine.rule import is_needed, remove_dead, remove_unread_constants
 from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 if TYPE_CHECKING:
@@ -146,17 +146,10 @@ def remove_unread(model: ir.Model) -> int:
     An initializer stays that the caller may supply.
     """
     count = remove_dead(
-        node for _, _, node in nodes(model) if not any(_is_read(output) for output in node.outputs)
+        node for _, _, node in nodes(model) if not any(map(is_needed, node.outputs))
     )
-    for _, graph in graphs(model):
-        for name, value in tuple(graph.initializers.items()):
-            if not (_is_read(value) or value.is_graph_input()):
-                del graph.initializers[name]
+    remove_unread_constants(model)
     return count
-
-
-def _is_read(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()
 
 
 @dataclass(slots=True)
