@@ -44,6 +44,18 @@ def _revived(kind: type[KvtoolError], args: tuple[object, ...], state: dict[str,
     return error
 
 
+class CodedError(KvtoolError):
+    """An error with a stable identifier of its reason.
+
+    Attributes:
+        code: The identifier.
+    """
+
+    def __init__(self, code: str, message: str, help: str | None = None) -> None:
+        super().__init__(message, help=help)
+        self.code = code
+
+
 class UsageError(KvtoolError):
     """Wrong usage: an invalid argument, or an invalid combination of arguments (exit 2).
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.errors import CodedError
 from onnx_kvtool.core.walk import contents, read_values, subgraphs
 from onnx_kvtool.ops.result_types import output_types
 from onnx_kvtool.ops.schema import op_facts
@@ -50,16 +50,12 @@ class Names:
 # The results of a rule: replacements and refusals.
 
 
-class Refusal(KvtoolError):
+class Refusal(CodedError):
     """Raised by a guard before any edit: why a node cannot be rewritten.
 
     Attributes:
         code: Stable identifier of the reason (`unknown-rank`, `element-type`).
     """
-
-    def __init__(self, code: str, message: str, *, help: str | None = None) -> None:
-        super().__init__(message, help=help)
-        self.code = code
 
 
 @dataclass(frozen=True, slots=True)

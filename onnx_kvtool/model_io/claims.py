@@ -183,7 +183,7 @@ def is_utf8(text: bytes) -> bool:
 
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
-_CARRIED_KEYS = frozenset({"location", "offset", "length"})
+CARRIED_KEYS = frozenset({"location", "offset", "length"})
 
 _T = onnx.TensorProto
 _COMPLEX = frozenset({_T.COMPLEX64, _T.COMPLEX128})
@@ -296,7 +296,7 @@ def _external_entries(tensor: onnx.TensorProto, found: Judgement, location: Loca
     for entry in tensor.external_data:
         key = entry.key
         require_text((key, entry.value), location.graph)
-        if key in seen and key in _CARRIED_KEYS:
+        if key in seen and key in CARRIED_KEYS:
             raise MalformedModel(f"{location}: external data has two entries `{key}`")
         seen.add(key)
         if key in ("offset", "length") and not _NUMBER.fullmatch(entry.value):
@@ -305,7 +305,7 @@ def _external_entries(tensor: onnx.TensorProto, found: Judgement, location: Loca
                 "not a decimal number of bytes",
                 help="write it again with `onnx.save_model(..., save_as_external_data=True)`",
             )
-    if not seen <= _CARRIED_KEYS:
+    if not seen <= CARRIED_KEYS:
         found.external.append(tensor)
 
 

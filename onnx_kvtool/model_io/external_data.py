@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
+from onnx_kvtool.core.errors import CodedError, UnreadableModel
 from onnx_kvtool.core.storage import stored_bytes, tensor_bytes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.model_io.places import is_inside, place_files
@@ -30,19 +30,13 @@ _HUB_REPOSITORIES = ("models--", "datasets--", "spaces--")
 _MAX_BYTES = 2**63 - 1
 
 
-class Problem(KvtoolError):
+class Problem(CodedError):
     """Why a reference is refused.
 
-    Args:
+    Attributes:
         code: `external-escape`, `external-file`, `external-missing`, `external-range`,
             `external-length` or `external-type`.
-        message: What is wrong, got and expected.
-        help: What to do about it.
     """
-
-    def __init__(self, code: str, message: str, help: str | None = None) -> None:
-        super().__init__(message, help=help)
-        self.code = code
 
 
 class ReferenceJudge:
@@ -77,10 +71,7 @@ class ReferenceJudge:
         # Looked up by spelling, as thousands of tensors share one file.
         key = (base, location)
         if key not in self._files:
-            try:
-                self._files[key] = _look(base, location)
-            except Problem as problem:
-                self._files[key] = problem
+            self._files[key] = _look(base, location)
         file = self._files[key]
         if isinstance(file, Problem):
             raise file.with_traceback(None)  # many tensors may share it
@@ -152,14 +143,13 @@ def _claimed_bytes(tensor: ir.ExternalTensor) -> int:
     return size
 
 
-def _look(base: str, location: str) -> int | None:
-    """Return the size of the data file in bytes; None if it is missing."""
+def _look(base: str, location: str) -> Problem | int | None:
+    """Return what is wrong with the data file, or its size in bytes; None if it is missing."""
     path = os.path.join(base, location)
     try:
         real = os.path.realpath(path)
-        allowed = is_inside(real, os.path.realpath(base)) or _in_hub_cache(real, base)
-        if not allowed:
-            raise _escape(
+        if not (is_inside(real, os.path.realpath(base)) or _in_hub_cache(real, base)):
+            return _escape(
                 f"its data file `{location}` is a link to `{real}`, outside the directory "
                 "of the model"
             )
@@ -167,10 +157,9 @@ def _look(base: str, location: str) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        what = f"its data file `{location}`: {error.strerror or error}"
-        raise Problem("external-file", what) from error
+        return Problem("external-file", f"its data file `{location}`: {error.strerror or error}")
     if not stat.S_ISREG(status.st_mode):
-        raise Problem("external-file", f"its data file `{location}` is not a regular file")
+        return Problem("external-file", f"its data file `{location}` is not a regular file")
     return status.st_size
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -12,7 +11,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.model_io.claims import Judgement
+from onnx_kvtool.core.storage import new_mark, number_of
+from onnx_kvtool.model_io.claims import CARRIED_KEYS, Judgement
 from onnx_kvtool.model_io.forms import (
     Holder,
     LongList,
@@ -30,9 +30,6 @@ from onnx_kvtool.model_io.forms import (
 
 _A = onnx.AttributeProto
 _KEY = "onnx_kvtool.external_data"
-_CARRIED_KEYS = frozenset({"location", "offset", "length"})
-
-_Piece = onnx.AttributeProto | onnx.TypeProto | onnx.SparseTensorProto | tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True)
@@ -41,18 +38,19 @@ class Hidden:
 
     Attributes:
         mark: Prefix of every placeholder; random, so that no file can forge one.
-        pieces: The pieces; a placeholder is the mark and a position here.
+        pieces: Messages, and entries of external data; a placeholder is the mark and a position
+            here.
     """
 
-    mark: str = field(default_factory=lambda: f"onnx_kvtool.{secrets.token_hex(16)}.")
-    pieces: list[_Piece] = field(default_factory=list)
+    mark: str = field(default_factory=new_mark)
+    pieces: list[Any] = field(default_factory=list)
 
-    def put(self, piece: _Piece) -> str:
+    def put(self, piece: object) -> str:
         """Add a piece and return its placeholder."""
         self.pieces.append(piece)
         return f"{self.mark}{len(self.pieces) - 1}"
 
-    def get(self, placeholder: str) -> _Piece:
+    def get(self, placeholder: str) -> Any:
         """Return the piece behind `placeholder`."""
         return self.pieces[int(placeholder.removeprefix(self.mark))]
 
@@ -75,9 +73,9 @@ def hide(found: Judgement) -> Hidden:
         entries = [(entry.key, entry.value) for entry in tensor.external_data]
         del tensor.external_data[:]
         for key, value in entries:
-            if key in _CARRIED_KEYS:
+            if key in CARRIED_KEYS:
                 tensor.external_data.add(key=key, value=value)
-        extras = tuple(entry for entry in entries if entry[0] not in _CARRIED_KEYS)
+        extras = tuple(entry for entry in entries if entry[0] not in CARRIED_KEYS)
         tensor.metadata_props.add(key=hidden.mark, value=hidden.put(extras))
     for graph in found.sparse:
         for sparse in graph.sparse_initializer:
@@ -105,7 +103,8 @@ def restore(model: ir.Model, hidden: Hidden) -> None:
         return
     for _, graph in walk.graphs(model):
         for value in graph.initializers.values():
-            _restore_sparse(value, hidden)
+            if (number := number_of(value.const_value, hidden.mark)) is not None:
+                value.const_value = SparseInitializer(hidden.pieces[number])
         _restore_types((*graph.inputs, *graph.initializers.values(), *graph.outputs), hidden)
         for node in graph:
             _restore_types(node.outputs, hidden)
@@ -118,21 +117,11 @@ def restore(model: ir.Model, hidden: Hidden) -> None:
             tensor.meta[_KEY] = hidden.get(placeholder)
 
 
-def _restore_sparse(value: ir.Value, hidden: Hidden) -> None:
-    tensor = value.const_value
-    if isinstance(tensor, ir.ExternalTensor) and str(tensor.location).startswith(hidden.mark):
-        piece = hidden.get(str(tensor.location))
-        assert isinstance(piece, onnx.SparseTensorProto)
-        value.const_value = SparseInitializer(piece)
-
-
 def _restore_types(values: Iterable[ir.Value], hidden: Hidden) -> None:
     for value in values:
         placeholder = value.metadata_props.pop(hidden.mark, None)
         if placeholder is not None:
-            piece = hidden.get(placeholder)
-            assert isinstance(piece, onnx.TypeProto)
-            value.type = VerbatimType(piece)
+            value.type = VerbatimType(hidden.get(placeholder))
 
 
 def _restore_attributes(attributes: MutableMapping[str, ir.Attr], hidden: Hidden) -> None:
@@ -141,9 +130,7 @@ def _restore_attributes(attributes: MutableMapping[str, ir.Attr], hidden: Hidden
             continue
         text = attribute.value
         if isinstance(text, str) and text.startswith(hidden.mark):
-            piece = hidden.get(text)
-            assert isinstance(piece, _A)
-            attributes[name] = _with_form(piece)
+            attributes[name] = _with_form(hidden.get(text))
 
 
 def _with_form(piece: onnx.AttributeProto) -> ir.Attr:
@@ -222,9 +209,8 @@ class MessageWriter:
     def model(self, model: ir.Model) -> onnx.ModelProto:
         """Return the message of the whole model, without the content of its `Origin`."""
         out = onnx.ModelProto(ir_version=model.ir_version)
-        for name in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
-            if (value := getattr(model, name)) not in (None, "", 0):
-                setattr(out, name, value)
+        names = ("producer_name", "producer_version", "domain", "model_version", "doc_string")
+        _say(out, model, *names)
         _imports(out.opset_import, model.opset_imports)
         self.metadata(out, model.metadata_props)
         for configuration in model.device_configurations:
@@ -244,10 +230,7 @@ class MessageWriter:
 
     def graph(self, out: onnx.GraphProto, graph: ir.Graph) -> None:
         """Write one graph and its bodies."""
-        if graph.name:
-            out.name = graph.name
-        if graph.doc_string:
-            out.doc_string = graph.doc_string
+        _say(out, graph, "name", "doc_string")
         for value in graph.inputs:
             self.value(out.input.add(), value)
         self.initializers(out, graph)
@@ -264,10 +247,7 @@ class MessageWriter:
     def function(self, out: onnx.FunctionProto, function: ir.Function) -> None:
         """Write one function, without `value_info`."""
         out.domain, out.name = function.domain, function.name
-        if function.overload:
-            out.overload = function.overload
-        if function.doc_string:
-            out.doc_string = function.doc_string
+        _say(out, function, "overload", "doc_string")
         _imports(out.opset_import, function.opset_imports)
         self.metadata(out, function.metadata_props)
         out.input.extend(self.name(value) for value in function.inputs)
@@ -441,6 +421,13 @@ def _values_of(graph: ir.Graph) -> Iterator[ir.Value]:
             yield value
     for node in graph:
         yield from node.outputs
+
+
+def _say(out: Any, source: object, *names: str) -> None:
+    """Write those of the named fields that are not empty."""
+    for name in names:
+        if value := getattr(source, name):
+            setattr(out, name, value)
 
 
 def _encoded(text: str | bytes) -> bytes:

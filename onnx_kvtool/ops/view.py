@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.errors import CodedError
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
 
@@ -16,16 +16,12 @@ if TYPE_CHECKING:
 _V = TypeVar("_V", int, float, str)
 
 
-class MalformedNode(KvtoolError):
+class MalformedNode(CodedError):
     """A node that its own schema does not allow, so that its meaning is undefined.
 
     Attributes:
         code: Stable identifier, used as the reason code of a refusal.
     """
-
-    def __init__(self, code: str, message: str, *, help: str | None = None) -> None:
-        super().__init__(message, help=help)
-        self.code = code
 
 
 class NodeView:
