@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 
 import numpy as np
 import onnx
@@ -32,8 +32,6 @@ MATRIX_VALUES = Fault(
 )
 
 _AXES = ((1,), ("axes",))
-_MATRIX = "\x00kvtool.matrix"
-"""End of the new name of the output of an Unsqueeze; no file has it."""
 
 _READERS = HANDED_ON.keys() - {"Shape", "Size"}
 """Operators that compute with elements which inference knows, at some opset."""
@@ -53,21 +51,66 @@ def infer_past_matrix_values(contents: Contents, infer: Infer) -> onnx.ModelProt
     kvtool puts an Identity, which does not propagate any, behind each that may do so.
     """
     made = set(_matrices(contents))
-    if not made:
-        return infer(contents)
+
+    def identity(node: onnx.NodeProto) -> tuple[int, list[onnx.NodeProto]] | None:
+        if node.op_type != "Unsqueeze" or made.isdisjoint(node.output):
+            return None
+        name = node.output[0]
+        # Under the name of the node, so that messages about either name it.
+        behind = onnx.helper.make_node("Identity", [f"{name}{_INNER}"], [name], name=node.name)
+        return 0, [behind]
+
+    return _infer_behind(contents, infer, identity) if made else infer(contents)
+
+
+_Behind = Callable[[onnx.NodeProto], "tuple[int, list[onnx.NodeProto]] | None"]
+"""Returns an output of a node that is hidden, and the nodes that make its name anew."""
+
+_INNER = "\x00kvtool.inner"
+"""End of the names of hidden values; no file has it."""
+
+
+def _infer_behind(contents: Contents, infer: Infer, behind: _Behind) -> onnx.ModelProto:
+    """Return `infer(contents)`, with more nodes behind some nodes while it runs."""
     # In place, as a copy of all nodes takes longer than inference.
-    places = [_hand_on(holder, made) for holder in contents.holders]
+    places = [_insert(holder, behind) for holder in contents.holders]
     try:
         result = infer(Contents(contents.message))
     finally:
-        _drop_identities(contents.holders, places)
+        _remove(contents.holders, places)
     holders = every_holder(result, HOLDERS)
-    _drop_identities(holders, places)
+    _remove(holders, places)
     for holder in holders:
-        marked = [i for i, info in enumerate(holder.value_info) if info.name.endswith(_MATRIX)]
-        for place in reversed(marked):
+        inner = [i for i, info in enumerate(holder.value_info) if info.name.endswith(_INNER)]
+        for place in reversed(inner):
             del holder.value_info[place]
     return result
+
+
+_Place = tuple[int, int, int]
+"""Position of a node, its hidden output, and the number of nodes behind it."""
+
+
+def _insert(holder: Holder, behind: _Behind) -> list[_Place]:
+    places: list[_Place] = []
+    more = 0
+    for index, node in enumerate(list(holder.node)):
+        if (found := behind(node)) is not None:
+            output, nodes = found
+            node.output[output] += _INNER
+            places.append((index + more, output, len(nodes)))
+            for place, one in enumerate(nodes, index + more + 1):
+                holder.node.insert(place, one)
+            more += len(nodes)
+    return places
+
+
+def _remove(holders: list[Holder], places: list[list[_Place]]) -> None:
+    for holder, positions in zip(holders, places, strict=True):
+        for place, output, count in reversed(positions):
+            names = holder.node[place].output
+            names[output] = names[output].removesuffix(_INNER)
+            del holder.node[place + 1 : place + 1 + count]
 
 
 def _matrices(contents: Contents) -> Iterator[str]:
@@ -105,30 +148,6 @@ def _no_scalars(contents: Contents) -> Set[str]:
     return found
 
 
-def _hand_on(holder: Holder, made: Set[str]) -> list[int]:
-    """Put an Identity behind each Unsqueeze that makes one of these, and return the positions."""
-    places: list[int] = []
-    unsqueezes = [(i, node) for i, node in enumerate(holder.node) if node.op_type == "Unsqueeze"]
-    for index, node in unsqueezes:
-        if made.isdisjoint(node.output):
-            continue
-        name = node.output[0]
-        node.output[0] = f"{name}{_MATRIX}"
-        # Under the name of the node, so that messages about either name it.
-        identity = onnx.helper.make_node("Identity", [node.output[0]], [name], name=node.name)
-        places.append(index + len(places) + 1)
-        holder.node.insert(places[-1], identity)
-    return places
-
-
-def _drop_identities(holders: list[Holder], places: list[list[int]]) -> None:
-    """Remove the Identity nodes at these positions of each holder."""
-    for holder, positions in zip(holders, places, strict=True):
-        for place in reversed(positions):
-            holder.node[place - 1].output[0] = holder.node[place].output[0]
-            del holder.node[place]
-
-
 NAMES_FOR_ZERO = Fault(
     what="refuses a StringNormalizer whose input has an unknown size, which it takes for 0",
     instead="does not repeat that refusal",
@@ -148,9 +167,6 @@ PAST_SCORES = Fault(
     instead="marks the width of such scores as unknown before inference",
 )
 
-_INNER = "\x00kvtool.scores"
-"""End of the names of the values between the scores and their readers; no file has it."""
-
 _PAST_KEY, _SCORES = 4, 3
 
 
@@ -161,59 +177,28 @@ def infer_past_scores(contents: Contents, infer: Infer) -> onnx.ModelProto:
     and infers wrongly whatever reads the scores. kvtool concatenates the scores along the keys with
     a value of known rank and unknown sizes, so that they keep their other dimensions.
     """
-    if not any(map(_has_past_scores, contents.of("Attention"))):
-        return infer(contents)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(contents.message)
-    for holder in every_holder(copy, HOLDERS):
-        _widen(holder)
-    result = infer(Contents(copy))
-    for holder in every_holder(result, HOLDERS):
-        _drop_padding(holder)
-    return result
+    is_needed = any(map(_widened, contents.of("Attention")))
+    return _infer_behind(contents, infer, _widened) if is_needed else infer(contents)
 
 
-def _has_past_scores(node: onnx.NodeProto) -> bool:
+def _widened(node: onnx.NodeProto) -> tuple[int, list[onnx.NodeProto]] | None:
+    """Return the output with scores over past keys, and the nodes that make them wider."""
     if node.op_type != "Attention" or node.domain:
-        return False
+        return None
     given, made = node.input[_PAST_KEY : _PAST_KEY + 1], node.output[_SCORES : _SCORES + 1]
-    return any(given) and any(made)
-
-
-def _widen(holder: Holder) -> None:
-    nodes = []
-    for node in holder.node:
-        nodes.append(node)
-        if not _has_past_scores(node):
-            continue
-        scores = node.output[_SCORES]
-        narrow, more = f"{scores}{_INNER}", f"{scores}.more{_INNER}"
-        node.output[_SCORES] = narrow
-        # No node makes the second input of Pad, so the sizes of its output are unknown.
-        nodes.append(_node("Pad", [narrow, f"{scores}.pads{_INNER}"], more))
-        joined = _node("Concat", [narrow, more], scores)
-        joined.attribute.add(name="axis", type=onnx.AttributeProto.INT, i=3)
-        nodes.append(joined)
-    if len(nodes) > len(holder.node):
-        del holder.node[:]
-        holder.node.extend(nodes)
+    if not (any(given) and any(made)):
+        return None
+    (scores,) = made
+    narrow, more = f"{scores}{_INNER}", f"{scores}.more{_INNER}"
+    # No node makes the second input of Pad, so the sizes of its output are unknown.
+    pad = _node("Pad", [narrow, f"{scores}.pads{_INNER}"], more)
+    joined = _node("Concat", [narrow, more], scores)
+    joined.attribute.add(name="axis", type=onnx.AttributeProto.INT, i=3)
+    return _SCORES, [pad, joined]
 
 
 def _node(op_type: str, inputs: list[str], output: str) -> onnx.NodeProto:
     return onnx.NodeProto(op_type=op_type, input=inputs, output=[output], name=f"{output}{_INNER}")
-
-
-def _drop_padding(holder: Holder) -> None:
-    nodes = [node for node in holder.node if not node.name.endswith(_INNER)]
-    if len(nodes) == len(holder.node):
-        return
-    for node in nodes:
-        node.output[:] = [name.removesuffix(_INNER) for name in node.output]
-    del holder.node[:]
-    holder.node.extend(nodes)
-    values = [value for value in holder.value_info if not value.name.endswith(_INNER)]
-    del holder.value_info[:]
-    holder.value_info.extend(values)
 
 
 LAST_WINDOWS = Fault(

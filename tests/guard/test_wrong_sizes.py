@@ -154,6 +154,23 @@ def test_past_keys_are_not_left_out(strict: bool) -> None:
     assert not any("kvtool" in v.name for v in inferred.graph.value_info)
 
 
+def test_past_keys_are_not_left_out_in_a_body_of_a_graph_with_others() -> None:
+    message, inner = _attention(), _attention().graph
+    inner.node[0].output[0], inner.node[0].output[3] = "y2", "scores2"
+    inner.node[1].input[0] = "scores2"
+    del inner.input[:]
+    inner.output[0].name = inner.node[1].output[0] = "z2"
+    message.graph.input.append(onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []))
+    branches = {"then_branch": inner, "else_branch": inner}
+    message.graph.node.append(onnx.helper.make_node("If", ["c"], ["w"], **branches))
+    for attribute in infer_with_data(message).graph.node[2].attribute:
+        values = (*attribute.g.value_info, *attribute.g.output)
+        dims = {v.name: v.type.tensor_type.shape.dim for v in values}
+        assert dims["y2"][3].dim_value == 8
+        assert not dims["scores2"][3].HasField("dim_value")
+        assert not dims["z2"][3].HasField("dim_value")
+
+
 def test_one_without_past_keys_is_inferred_as_it_is() -> None:
     message = _attention()
     del message.graph.node[0].input[3:]
