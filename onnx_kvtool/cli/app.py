@@ -65,14 +65,7 @@ class KvtoolGroup(Page, click.Group):
         super().__init__(**attributes)
         self.purposes = dict(purposes or {})
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line; exit the process unless `standalone_mode` is false."""
         extra.setdefault("color", _environment_color())
         if "_KVTOOL_COMPLETE" in os.environ:
@@ -81,10 +74,10 @@ class KvtoolGroup(Page, click.Group):
             install()
         secure_streams()
         inherited = super().main
-        if not standalone_mode:
-            return inherited(args, prog_name, complete_var, standalone_mode, **extra)
+        if not extra.get("standalone_mode", True):
+            return inherited(*args, **extra)
         try:
-            code = inherited(args, prog_name, complete_var, not standalone_mode, **extra)
+            code = inherited(*args, **{**extra, "standalone_mode": False})
         except click.ClickException as error:
             show_wrong_usage(error)
             code = error.exit_code

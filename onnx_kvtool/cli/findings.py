@@ -6,8 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onnx_kvtool.cli.output import write_text
 from onnx_kvtool.core.errors import UnwritableOutput
@@ -59,13 +58,8 @@ class Sink:
             self._emit = emit
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
 
     def write(self, text: str) -> None:
         """Write the text for one file."""

@@ -163,17 +163,15 @@ def _check_shards(shards: dict[str, str], reports: int) -> None:
 
 
 def _subjects(part: Part) -> Iterator[str]:
-    """Yield the files of a report, each once."""
-    data = part.data
+    """Yield the files of a report, perhaps more than once."""
     if part.kind == "json":
-        yield from dict.fromkeys(str(file.get("path")) for file in data["files"])
+        yield from (str(file.get("path")) for file in part.data["files"])
     elif part.kind == "jsonl":
-        yield from dict.fromkeys(str(line["path"]) for line in data)
+        yield from (line["path"] for line in part.data)
     elif part.kind == "junit":
-        yield from dict.fromkeys(str(suite.get("name")) for suite in data)
+        yield from (suite.get("name") for suite in part.data)
     else:
-        results = (result for run in data["runs"] for result in run.get("results", ()))
-        yield from dict.fromkeys(map(_sarif_path, results))
+        yield from (_sarif_path(result) for run in part.data["runs"] for result in run["results"])
 
 
 def _sarif_path(result: dict[str, Any]) -> str:

@@ -81,6 +81,10 @@ class _Timed(Request, place=1):
     )
 
 
+class _Single(Request, place=-1):
+    model: ModelSource = argument(_MODEL, kw_only=False, kind="model")
+
+
 class _Proven(Request, place=2):
     thorough: bool = option(_THOROUGH, "Verification", default=False)
     strict: bool = option(
@@ -98,10 +102,9 @@ class _Told(Request, place=4):
     )
 
 
-class RewriteRequest(_Proven, _Sized):
+class RewriteRequest(_Proven, _Sized, _Single):
     """What `lower` and `raise` are asked alike."""
 
-    model: ModelSource = argument(_MODEL, kw_only=False, kind="model", place=-1)
     output: str | None = flag(
         "Write to this file; to a directory under the default name; or to standard output with"
         " `-`.",
@@ -386,10 +389,9 @@ class BenchRequest(_Sized):
     )
 
 
-class InferRequest(_Sized, _Timed, _Told):
+class InferRequest(_Sized, _Timed, _Told, _Single):
     """What `kvtool infer` was asked to do."""
 
-    model: ModelSource = argument(_MODEL, kw_only=False, kind="model")
     output: str | None = flag(
         "Write the model with the type and shape of every value to this file, to a directory as"
         " `<stem>.inferred.onnx`, or to standard output with `-`.",
@@ -402,10 +404,9 @@ class InferRequest(_Sized, _Timed, _Told):
     )
 
 
-class InspectRequest(_Sized, _Timed):
+class InspectRequest(_Sized, _Timed, _Single):
     """What `kvtool inspect` was asked to do."""
 
-    model: ModelSource = argument(_MODEL, kw_only=False, kind="model")
     nodes: bool = option("List every cache separately, and every node.", default=False)
     capacity: int | str | None = option(
         "Show the cost of N rows for each cache, or for caches whose capacity is NAME.",
@@ -484,10 +485,9 @@ class DiffRequest(_Timed):
     )
 
 
-class PrintRequest(_Timed):
+class PrintRequest(_Timed, _Single):
     """What `kvtool print` was asked to do."""
 
-    model: ModelSource = argument(_MODEL, kw_only=False, kind="model")
     weights: PrintedWeights = option(
         "Show a digest of every weight, only of weights in the file itself, or of none.",
         default="digest",
