@@ -139,17 +139,6 @@ def prove(softmax: ir.Node, sight: Sight, choice: AttentionChoice) -> Fusion:
     """
     scores, end = softmax.inputs[0], weighted_by(softmax.outputs[0])
     assert scores is not None and end is not None
-    _check_axis(softmax, scores, sight)
-    missing: Unproven | None = None
-    for frame in frames(scores, sight):
-        try:
-            return _prove(softmax, end, frame, choice)
-        except Unproven as error:  # noqa: PERF203
-            missing = missing or error
-    raise missing or Unproven("unknown-rank", f"the sizes of `{scores.name}` are unknown")
-
-
-def _check_axis(softmax: ir.Node, scores: ir.Value, sight: Sight) -> None:
     view, shape = sight.view(softmax), sight.shape(scores)
     if view is None or shape is None:
         raise Unproven("unknown-rank", f"the rank of `{scores.name}` is unknown")
@@ -157,6 +146,13 @@ def _check_axis(softmax: ir.Node, scores: ir.Value, sight: Sight) -> None:
     if axis != len(shape) - 1:
         text_ = f"the Softmax is over axis {axis} of {len(shape)}, expected the last, the keys"
         raise Unproven("other-axis", text_)
+    missing: Unproven | None = None
+    for frame in frames(scores, sight):
+        try:
+            return _prove(softmax, end, frame, choice)
+        except Unproven as error:  # noqa: PERF203
+            missing = missing or error
+    raise missing or Unproven("unknown-rank", f"the sizes of `{scores.name}` are unknown")
 
 
 def _prove(softmax: ir.Node, end: ir.Node, frame: Frame, choice: AttentionChoice) -> Fusion:
@@ -173,12 +169,20 @@ def _prove(softmax: ir.Node, end: ir.Node, frame: Frame, choice: AttentionChoice
     scale = scores.scale * queries.factor * keys.factor
     if not 0 < scale < math.inf:
         raise Unproven("unknown-scale", f"the scores are scaled by {scale:g}, expected above 0")
-    if dtype == ir.DataType.DOUBLE and not _is_single(scores.softcap or 0):
+    softcap = scores.softcap or 0
+    if dtype == ir.DataType.DOUBLE and float(np.float32(softcap)) != softcap:
         raise Unproven("types-differ", "an attribute of Attention cannot represent the softcap")
     guarded = _is_guarded(scores, weighted)
     found = masking(scores, dtype, frame, (keys, values), guarded=guarded)
     form = _form(keys, values, choice, found.causal)
-    _check_assumed(frame)
+    # Sizes that are known only where others are not 0 will do where nothing is computed then.
+    lacking = tuple(
+        size
+        for size in frame.knowledge.assumed
+        if not any(_is_zero_with(whole, size) for whole in frame.sizes)
+    )
+    if lacking:
+        raise MayBeEmpty(lacking)
     sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)
     return Fusion(
         softmax=softmax,
@@ -307,22 +311,6 @@ def _ratio(heads: Expr, kv: Expr) -> str:
     if heads.number is not None and kv.number:
         return str(heads.number // kv.number)
     return text(heads)
-
-
-def _is_single(number: float) -> bool:
-    """Return whether a float32 holds a number."""
-    return float(np.float32(number)) == number
-
-
-def _check_assumed(frame: Frame) -> None:
-    """Raise MayBeEmpty if sizes are known only if others are not 0, and something is computed."""
-    lacking = tuple(
-        size
-        for size in frame.knowledge.assumed
-        if not any(_is_zero_with(whole, size) for whole in frame.sizes)
-    )
-    if lacking:
-        raise MayBeEmpty(lacking)
 
 
 def _is_zero_with(size: Expr, other: Expr) -> bool:

@@ -86,10 +86,13 @@ def _condition(mask: Mask, frame: Frame, least: float) -> tuple[Seen, bool, floa
     """
     if mask.fill is not None:
         return (mask.seen, mask.shown, mask.fill) if mask.fill <= -SWALLOWS else None
-    above = frame.upwards(mask.seen, frame.facts(), _DEEPEST)
-    made = next((one for one in above if maker(one.value, "Where")), None)
-    node = None if made is None else made.value.producer()
-    if made is None or node is None or mask.factor != 1:
+    for made in frame.upwards(mask.seen, frame.facts(), _DEEPEST):
+        node = maker(made.value, "Where")
+        if node is not None:
+            break
+    else:
+        return None
+    if mask.factor != 1:
         return None
     condition, yes, no = node.inputs
     a, b = number_of(yes, frame), number_of(no, frame)
@@ -249,14 +252,19 @@ def mask_function(mask: Mask, frame: Frame) -> MaskFunction | None:
     element = frame.simplified(frame.knowledge.equalities.resolved(element))
     comparisons: list[Expr] = []
     inputs: list[ir.Value] = []
-    for atom, holds in _conditions(element) or ((None, False),):
-        of = None if atom is None or isinstance(atom, IsNegative) else _of_input(atom, frame)
-        if isinstance(atom, IsNegative) and holds and _is_linear(atom.of, past):
+    linear = {(Coordinate(QUERY), 1), (Coordinate(KEY), 1), (past, 1)}
+    conditions = _conditions(element)
+    for atom, holds in conditions or ():
+        if isinstance(atom, IsNegative):
+            if not holds or any(len(m) > 1 or not m <= linear for m, _ in atom.of.terms):
+                return None
             comparisons.append(atom.of)
-        elif of is not None and holds == isinstance(atom, Element):
+        elif holds == isinstance(atom, Element) and (of := _of_input(atom, frame)) is not None:
             inputs.append(of)
         else:
             return None
+    if not conditions:
+        return None
     return MaskFunction(tuple(comparisons), past, tuple(inputs), condition[2])
 
 
@@ -280,12 +288,6 @@ def _conditions(element: Expr) -> list[tuple[Atom, bool]] | None:
         else:
             return None
     return None
-
-
-def _is_linear(of: Expr, past: Atom) -> bool:
-    """Return whether an expression is a sum of multiples of i, j, `past` and 1."""
-    allowed = {(Coordinate(QUERY), 1), (Coordinate(KEY), 1), (past, 1)}
-    return all(len(monomial) < 2 and monomial <= allowed for monomial, _ in of.terms)
 
 
 def _of_input(atom: Atom, frame: Frame) -> ir.Value | None:
@@ -391,7 +393,9 @@ def masking(
     alive = told is not None or (element is not None and sees_some(element, frame))
     parts = tuple(_part(mask, frame) for mask in scores.masks)
     for mask in scores.masks:
-        _check_fill(mask, dtype, frame, alive=alive)
+        # Nothing is added to the scores before the last one.
+        is_mean = dtype in _WIDE and mask is scores.masks[-1]
+        _check_fill(mask, dtype, frame, alive=alive or is_mean)
     sentences = []
     if told is not None:
         more = "" if told[1].number == 0 else f" + {text(told[1], {BATCH: 'b'})}"
@@ -417,7 +421,7 @@ def _needs_no_mask(element: Expr, frame: Frame, stored: Stored) -> bool:
 def _check_fill(mask: Mask, dtype: ir.DataType, frame: Frame, *, alive: bool) -> None:
     """Raise Unproven if a fill value would act differently if it were added to the scores.
 
-    `alive`: all masks together show some key to each query.
+    `alive`: all masks together show some key to each query, or the mean of all values is right.
     """
     if mask.fill is None or mask.fill == -math.inf:
         return
@@ -428,8 +432,7 @@ def _check_fill(mask: Mask, dtype: ir.DataType, frame: Frame, *, alive: bool) ->
             "mask-value", f"{text_}, expected -inf or the lowest number, which hide them"
         )
     element = element_of(mask, frame)
-    alive = alive or (element is not None and sees_some(element, frame))
-    if not (dtype in _WIDE and mask.alone) and not alive:
+    if not alive and (element is None or not sees_some(element, frame)):
         text_ = "may hide all keys from a query, whose row is then the mean of all values"
         raise Unproven("dead-rows", f"`{mask.seen.value.name}` {text_}")
 

@@ -115,29 +115,31 @@ def _to_softmax(
             break
         if node is None:
             return None
+        above, readers = None, 1
         if node.op_type == "Where":
             guard = _guard(node, frame)
-            if guard is None:
-                return None
-            inner, mask = guard
-            guards.append(mask)
-            above, many = Seen(inner, seen.index), 2 if mask is None else 1
+            if guard is not None:
+                guards.append(guard[1])
+                above, readers = Seen(guard[0], seen.index), 2 if guard[1] is None else 1
         elif node.op_type == "Cast" and node.inputs[0] is not None:
             types = node.inputs[0].dtype, seen.value.dtype
             first = softmax.outputs[0].dtype
             if any(kind not in (first, final) and not _holds(kind, first) for kind in types):
                 return None
-            above, many = Seen(node.inputs[0], seen.index), 1
+            above = Seen(node.inputs[0], seen.index)
         else:
-            moved = frame.above(seen, facts)
-            if moved is None:
-                return None
-            above, many = moved, 1
-        seen, readers = above, many
+            above = frame.above(seen, facts)
+        if above is None:
+            return None
+        seen = above
     else:
         return None
     for value, count in passed:
-        _check_unread(value, count)
+        # CastLike asks its second operand for its type alone.
+        read = [use for use in value.uses() if use.node.op_type != "CastLike" or use.idx == 0]
+        if len(read) != count or value.is_graph_output():
+            text = f"the probabilities `{value.name}` are read elsewhere or an output"
+            raise Unproven("probabilities-read", text)
     shape = frame.shape(seen.value)
     if shape is None or seen.index != frame.index(shape, frame.at(KEY)):
         raise Unproven(
@@ -151,14 +153,6 @@ def _holds(dtype: ir.DataType | None, other: ir.DataType | None) -> bool:
     if dtype is None or other is None or not {dtype, other} <= FLOAT_TYPES:
         return False
     return np.can_cast(other.numpy(), dtype.numpy())
-
-
-def _check_unread(value: ir.Value, readers: int) -> None:
-    # CastLike asks its second operand for its type alone.
-    read = [use for use in value.uses() if use.node.op_type != "CastLike" or use.idx == 0]
-    if len(read) != readers or value.is_graph_output():
-        text = f"the probabilities `{value.name}` are read elsewhere or an output"
-        raise Unproven("probabilities-read", text)
 
 
 def _guard(node: ir.Node, sight: Sight) -> tuple[ir.Value, ir.Value | None] | None:

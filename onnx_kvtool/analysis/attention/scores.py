@@ -89,8 +89,7 @@ def operands_above(
     """
     factor, facts = 1.0, frame.facts(width)
     for step in range(_DEEPEST_OPERAND):
-        found = _read(seen, rows, width, frame)
-        found = found or _read_packed(seen, rows, width, frame)
+        found = _read(seen, rows, width, frame) or _read_packed(seen, rows, width, frame)
         if found is not None:
             axes, heads = found
             yield Operand(seen.value, heads, width, axes, factor, step)
@@ -220,14 +219,12 @@ class Mask:
         fill: What takes the place of scores, with what it is multiplied by afterwards; None for
             a value that is added.
         shown: Whether the scores stay where the condition is true; else where it is false.
-        alone: Whether nothing is added to the scores before.
     """
 
     seen: Seen
     factor: float = 1.0
     fill: float | None = None
     shown: bool = True
-    alone: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,9 +379,7 @@ class _Reading:
     def masked(
         self, seen: Seen, scores: ir.Value, other: ir.Value, sign: float, way: _Way
     ) -> Scores:
-        above, mask = self.frame.aligned(seen, scores), self.frame.aligned(seen, other)
-        if above is None or mask is None:
-            raise _unaligned(seen, scores if above is None else other, self.frame)
+        above, mask = self.aligned(seen, scores), self.aligned(seen, other)
         masks = (*way.masks, Mask(mask, way.factor * sign))
         types = (*way.masked_as, seen.value.dtype)
         return self.up(above, replace(way.scaled(1.0), masks=masks, masked_as=types))
@@ -402,17 +397,15 @@ class _Reading:
         if fill is None or scores is None:
             text = f"`{seen.value.name}` puts in place of scores what is not one known number"
             raise Unproven("unknown-fill", text)
-        above = self.frame.aligned(seen, scores)
-        seen_condition = self.frame.aligned(seen, condition)
-        if above is None or seen_condition is None:
-            raise _unaligned(seen, scores if above is None else condition, self.frame)
-        hidden = Mask(seen_condition, fill=fill * way.factor, shown=shown)
-        found = self.up(above, replace(way.scaled(1.0), masks=(*way.masks, hidden)))
-        place = len(way.masks)
-        if len(found.masks) == place + 1:
-            return found
-        inner = (*found.masks[:place], replace(hidden, alone=False), *found.masks[place + 1 :])
-        return replace(found, masks=inner)
+        above, hidden = self.aligned(seen, scores), self.aligned(seen, condition)
+        masks = (*way.masks, Mask(hidden, fill=fill * way.factor, shown=shown))
+        return self.up(above, replace(way.scaled(1.0), masks=masks))
+
+    def aligned(self, seen: Seen, operand: ir.Value) -> Seen:
+        found = self.frame.aligned(seen, operand)
+        if found is None:
+            raise _unaligned(seen, operand, self.frame)
+        return found
 
 
 def _unaligned(seen: Seen, operand: ir.Value, sight: Sight) -> Unproven:

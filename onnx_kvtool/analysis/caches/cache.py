@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any, Literal
 
 import onnx_ir as ir
@@ -143,7 +142,9 @@ class Cache(Record):
             return None
         rest = [d for i, d in enumerate(self.shape) if i not in (self.axis, self.batch_axis)]
         bits = _bits(product(rest), self.dtype)
-        return None if bits is None else _whole(Fraction(bits, 8))
+        if bits is None:
+            return None
+        return bits / 8 if bits % 8 else bits // 8
 
     @property
     def total_bytes(self) -> int | None:
@@ -176,10 +177,6 @@ def _bits(count: int | None, dtype: ir.DataType | None) -> int | None:
         return None
     assert dtype is not None
     return count * int(dtype.bitwidth)
-
-
-def _whole(number: Fraction) -> int | float:
-    return int(number) if number.denominator == 1 else float(number)
 
 
 # The total cost of the caches of a model, by batch and sequence length.

@@ -118,7 +118,9 @@ def _different_shapes(past: ir.Value, present: ir.Value, *, exact: bool) -> Iter
 
 def _readers(program: Program, frame: Frame, update: Update, source: Route) -> Iterator[str]:
     """Return the other readers of the old content, through copies and function calls."""
-    past = source.end
+    past, inputs = source.end, enumerate(update.node.inputs)
+    # Neither the past nor new rows: these say where the update writes.
+    positions = [v for i, v in inputs if i not in update.reads and v is not update.update]
     stack, seen = [(past, source.frame)], {(past, source.frame)}
     while stack:
         value, here = stack.pop()
@@ -135,7 +137,7 @@ def _readers(program: Program, frame: Frame, update: Update, source: Route) -> I
             elif Trait.READS_SHAPE in traits(reader):
                 continue
             elif not (reader is update.node and here is frame and index in update.reads):
-                if here is frame and reads_before(reader, _positions(update)):
+                if here is frame and reads_before(reader, positions):
                     continue
                 yield f"the past `{past.name}` is also read by {_named(reader)}"
         for place in following:
@@ -159,13 +161,6 @@ def reads_before(reader: ir.Node, positions: Iterable[ir.Value | None]) -> bool:
             seen.add(node)
             pending += read_values(node)
     return False
-
-
-def _positions(update: Update) -> Iterator[ir.Value | None]:
-    """Yield the inputs of an update that are neither the past nor new rows."""
-    for index, value in enumerate(update.node.inputs):
-        if index not in update.reads and value is not update.update:
-            yield value
 
 
 _NO_CACHE_TYPES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL})
@@ -209,21 +204,16 @@ class _Finder:
     def rows(self) -> Iterator[Cache]:
         for frame, path, index, node in self.program.nodes():
             for read in updates(node, frame.opset):
-                source = self._source(read, frame)
-                target = self._target(read, frame, source)
+                routes, past, present = self.routes, read.past, read.present
+                source = None if past is None else routes.source(past, frame)
+                end = None if source is None else source.end
+                target = None if present is None else routes.target(present, frame, end)
                 update = replace(read, axis=_from_the_front(read, source, target))
                 if not self._is_cache(frame, node, update, source, target):
                     continue
                 yield self._cache(frame, Location.of(path, node, index), update, source, target)
                 if not update.is_native:
                     break  # the other ways to read the node exclude this one
-
-    def _source(self, update: Update, frame: Frame) -> Route | None:
-        return None if update.past is None else self.routes.source(update.past, frame)
-
-    def _target(self, update: Update, frame: Frame, source: Route | None) -> Route | None:
-        past = None if source is None else source.end
-        return None if update.present is None else self.routes.target(update.present, frame, past)
 
     def _is_cache(
         self,
@@ -244,7 +234,12 @@ class _Finder:
             return not self._is_fixed(node.inputs[1], frame, source)
         if not is_input or target is None:
             return False
-        return _can_hold_rows(source.end) and _can_be_fed_back(update, source, target)
+        shape = _shape(source.end)
+        # Token ids and masks of two dimensions hold no rows.
+        least = 3 if _dtype(source.end) in _NO_CACHE_TYPES else 2
+        if shape is not None and len(shape) < least:
+            return False
+        return _can_be_fed_back(update, source, target)
 
     def _is_inner_state(self, value: ir.Value) -> bool:
         """Return whether `value` is a constant of the model that can be a cache."""
@@ -366,16 +361,6 @@ def _dtype(value: ir.Value | None) -> ir.DataType | None:
     if value.dtype is None and value.const_value is not None:
         return value.const_value.dtype
     return None if value.dtype == ir.DataType.UNDEFINED else value.dtype
-
-
-def _can_hold_rows(value: ir.Value) -> bool:
-    """Return whether a graph input can be a cache: token ids and masks of two dimensions cannot."""
-    shape = _shape(value)
-    return (
-        shape is None
-        or len(shape) > 2
-        or (len(shape) == 2 and _dtype(value) not in _NO_CACHE_TYPES)
-    )
 
 
 def _can_be_fed_back(update: Update, source: Route, target: Route) -> bool:

@@ -131,8 +131,16 @@ class _Drawing:
                         continue
                     producer = value.producer()
                     if producer is None:
-                        if node is start or not _is_setting(value):
-                            self._edge(self._source(value), target, "", value)
+                        tensor = value.const_value
+                        # A picture omits sizes and axes.
+                        is_setting = (
+                            tensor is not None and tensor.dtype.is_integer() and tensor.size <= 16
+                        )
+                        if node is start or not is_setting:
+                            kind: SpotKind = "initializer" if value.is_initializer() else "input"
+                            key = f"{self._frame}v{id(value)}"
+                            self._spots.setdefault(key, Spot(key, kind, value.name or ""))
+                            self._edge(key, target, "", value)
                         continue
                     is_new = producer not in seen
                     if is_new and (depth == _LEVELS_UP or self._is_full):
@@ -144,12 +152,6 @@ class _Drawing:
                         seen.add(producer)
                         following.append(producer)
             level = following
-
-    def _source(self, value: ir.Value) -> str:
-        kind: SpotKind = "initializer" if value.is_initializer() else "input"
-        key = f"{self._frame}v{id(value)}"
-        self._spots.setdefault(key, Spot(key, kind, value.name or ""))
-        return key
 
     def _down(self, start: ir.Node) -> None:
         """Add where the present goes, level by level."""
@@ -179,12 +181,6 @@ class _Drawing:
         is_cache = value in self._way
         key = source, target, value.name or ""
         self._edges.setdefault(key, Edge(source, target, label, is_cache))
-
-
-def _is_setting(value: ir.Value) -> bool:
-    """Return whether `value` contains sizes or axes, which a picture omits."""
-    tensor = value.const_value
-    return tensor is not None and tensor.dtype.is_integer() and tensor.size <= 16
 
 
 _ON = (Trait.REARRANGES, Trait.CONVERTS)

@@ -73,9 +73,9 @@ def tuple_positions(maps: IndexMaps, data: ir.Value, indices: ir.Value) -> Posit
     depth = shape[-1].number if shape else None
     if sizes is None or shape is None or depth is None or not 1 <= depth <= len(sizes):
         return None
-    found = [maps.of(indices).component(k) for k in range(depth)]
-    components = [None if c is None else c.element for c in found]
-    given = [c for c in components if c is not None]
+    described = maps.of(indices)
+    found = (described.component(k) for k in range(depth))
+    given = [c.element for c in found if c is not None and c.element is not None]
     if len(given) < depth:
         return None
     grid = shape[:-1]
@@ -216,7 +216,10 @@ def _rolls(cache: Cache) -> bool:
         return True
     if cache.kind == "concat":
         head = producer(node.inputs[0]) if len(node.inputs) == 2 else None
-        return head is not None and given_input(head, 0) is past and _ends_at_the_end(head)
+        if head is None or not is_op(head, "Slice") or given_input(head, 0) is not past:
+            return False
+        ends = ConstantFolder().listed(given_input(head, 2))
+        return min(ends or (0,)) >= _TO_THE_END
     axis = None
     if is_op(node, "ScatterElements", "TensorScatter"):
         axis = _axis(node, 0 if node.op_type == "ScatterElements" else -2)
@@ -263,8 +266,3 @@ def _axis(node: ir.Node, default: int | None) -> int | None:
         return axis
     dims = dims_of(node.inputs[0])
     return None if dims is None or axis < -len(dims) else axis + len(dims)
-
-
-def _ends_at_the_end(node: ir.Node) -> bool:
-    ends = ConstantFolder().listed(given_input(node, 2)) if is_op(node, "Slice") else None
-    return bool(ends) and min(ends or ()) >= _TO_THE_END

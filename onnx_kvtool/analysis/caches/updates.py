@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 import onnx_ir as ir
@@ -16,7 +17,7 @@ from onnx_kvtool.core.walk import maker, read_values
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.operators import Attention, Mode, ScatterElements, ScatterND, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input
+from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input, given_integers
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Exprs, integer
 
@@ -99,13 +100,10 @@ def _links_concat(node: ir.Node) -> Link | None:
 def _view_axes(node: ir.Node, source: ir.Value, value: ir.Value, folder: ConstantFolder) -> AxisMap:
     given, result = dims_of(source), dims_of(value)
     if node.op_type == "Transpose":
-        attribute = node.attributes.get("perm")
-        if attribute is None:
+        if "perm" not in node.attributes:
             return None if given is None else tuple(reversed(range(len(given))))
-        if attribute.is_ref() or attribute.type != ir.AttributeType.INTS:
-            return None
-        perm = tuple(attribute.as_ints())
-        return perm if sorted(perm) == list(range(len(perm))) else None
+        perm = given_integers(node, "perm")
+        return perm if sorted(perm or ()) == list(range(len(perm or ()))) else None
     if node.op_type in ("Squeeze", "Unsqueeze"):
         axes = _axes(node, folder)
         if axes is not None and given is not None:
@@ -116,13 +114,10 @@ def _view_axes(node: ir.Node, source: ir.Value, value: ir.Value, folder: Constan
 
 
 def _axes(node: ir.Node, folder: ConstantFolder) -> tuple[int, ...] | None:
-    attribute = node.attributes.get("axes")  # an input from opset 13 on
-    if attribute is not None:
-        if attribute.is_ref() or attribute.type != ir.AttributeType.INTS:
-            return None
-        return tuple(attribute.as_ints())
-    numbers = folder.integers(node.inputs[1]) if len(node.inputs) > 1 else None
-    return None if numbers is None else tuple(int(n) for n in numbers.ravel())
+    if "axes" in node.attributes:  # an input from opset 13 on
+        return given_integers(node, "axes")
+    numbers = folder.listed(given_input(node, 1))
+    return None if numbers is None else tuple(numbers)
 
 
 Numbers = Callable[[ir.Value], Exprs | None]
@@ -167,12 +162,8 @@ def _by_size(given: tuple[Dim, ...], result: tuple[Dim, ...]) -> AxisMap:
 
 
 def _common(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> int:
-    count = 0
-    for a, b in zip(one, other, strict=False):
-        if a is None or a != b:
-            break
-        count += 1
-    return count
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is not None and pair[0] == pair[1], pairs))
 
 
 def map_axis(axes: AxisMap, axis: int | None) -> int | None:

@@ -114,7 +114,10 @@ def answer(question: Question, caches: Sequence[Cache], weight_bytes: int) -> Wh
         fits = int(max(0, question.memory - weight_bytes) // sequence)
     step = None
     if sequence is not None:
-        copied = _sum([_copied(c, size) for c, size in zip(distinct, each, strict=True)])
+        # What is not updated in place is read and written.
+        copied = 2 * sum(
+            size or 0 for c, size in zip(distinct, each, strict=True) if not c.in_place.possible
+        )
         step = _step(
             batch or 1, weight_bytes, sequence, _sum(per_token), copied, question.bandwidth
         )
@@ -157,20 +160,15 @@ def is_window(cache: Cache) -> bool:
     return cache.mode != "linear" and not cache.is_growing
 
 
-def _copied(cache: Cache, size: float | None) -> float | None:
-    """Return the copied bytes per sequence and step; each is read and written."""
-    return 0 if cache.in_place.possible else None if size is None else 2 * size
-
-
 def _step(
     batch: int,
     weights: int,
     sequence: float,
     per_token: float | None,
-    copied: float | None,
+    copied: float,
     bandwidth: int | None,
 ) -> Step:
-    assert per_token is not None and copied is not None  # known where the sum of all rows is
+    assert per_token is not None  # known where the sum of all rows is
     needed = weights + batch * (sequence + per_token)
 
     def most(number: float) -> float | None:
