@@ -119,23 +119,22 @@ def _agreed(run: Forward, output: ir.Value, given: Sequence[ir.Value], place: Lo
     knowledge = run.knowledge
     types = [knowledge.types.get(value) for value in given]
     type_ = types[0] if types and all(t == types[0] for t in types) else None
-    shapes = [knowledge.shapes.get(value) for value in given]
-    if None in shapes:
-        return Outcome(type_, Unknown("unknown-input", "", given[shapes.index(None)]))
-    known = [shape for shape in shapes if shape is not None]
+    unknown = next((value for value in given if value not in knowledge.shapes), None)
+    if unknown is not None:
+        return Outcome(type_, Unknown("unknown-input", "", unknown))
+    known = [knowledge.shapes[value] for value in given]
     if not known:
         return Outcome(type_, Unknown("malformed", "a branch does not have this output"))
     if len({len(shape) for shape in known}) > 1:
         text = " and ".join(shape_text(shape_words(shape)) for shape in known)
         return Outcome(type_, Unknown("branches-differ", f"the branches give {text}"))
-    sizes = []
+    sizes = list(known[0])
     for axis, (size, *others) in enumerate(zip(*known, strict=True)):
         if all(knowledge.equalities.same(size, other) for other in others):
-            sizes.append(size)
             continue
         text = " and ".join(f"`{words(s) or '?'}`" for s in (size, *others))
         lost = Lost(at(place, output), "branches-differ", f"the branches give {text}")
-        sizes.append(knowledge.unknown_size(output, axis, lost))
+        sizes[axis] = knowledge.unknown_size(output, axis, lost)
     return Outcome(type_, tuple(sizes))
 
 
@@ -241,12 +240,13 @@ class _Iterated:
         if shape is None:
             cause = formal if formal in knowledge.lost else initial
             return Outcome(type_, Unknown("unknown-input", "", cause))
-        sizes = list(shape)
-        for axis, size in enumerate(shape):
-            if (atom := _is_of(size, formal)) is not None:
-                changes = Lost(at(self.place, output), "loop", "it changes")
-                lost = knowledge.lost_sizes.get(atom) or changes
-                sizes[axis] = knowledge.unknown_size(output, axis, lost)
+        changes = Lost(at(self.place, output), "loop", "it changes")
+        sizes = (
+            size
+            if (atom := _is_of(size, formal)) is None
+            else knowledge.unknown_size(output, axis, knowledge.lost_sizes.get(atom, changes))
+            for axis, size in enumerate(shape)
+        )
         return Outcome(type_, tuple(sizes))
 
     def sliced(self, formal: ir.Value, actual: ir.Value, axis: int) -> Expr | None:
@@ -266,20 +266,13 @@ class _Iterated:
         type_, shape = knowledge.types.get(row), knowledge.shapes.get(row)
         if shape is None:
             return Outcome(type_, Unknown("unknown-input", "", row))
-        sizes = [
-            self.unknown(output, i + (i >= axis % (len(shape) + 1)), _DIFFERS)
-            if any(
-                isinstance(atom, (Extent, Element)) and atom.value in self.inner
-                for atom in size.atoms()
-            )
-            else size
-            for i, size in enumerate(shape)
-        ]
-        sizes.insert(axis % (len(shape) + 1), rows)
+        place = axis % (len(shape) + 1)
+        sizes = [*shape[:place], rows, *shape[place:]]
+        for i, size in enumerate(sizes):
+            atoms = () if i == place else size.atoms()
+            if any(isinstance(a, Extent | Element) and a.value in self.inner for a in atoms):
+                sizes[i] = self.unknown(output, i, "it may differ between iterations")
         return Outcome(type_, tuple(sizes))
-
-
-_DIFFERS = "it may differ between iterations"
 
 
 def _is_of(size: Expr, value: ir.Value) -> Extent | None:

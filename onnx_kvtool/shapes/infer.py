@@ -12,11 +12,12 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.storage import is_misdeclared, stored_tensor
-from onnx_kvtool.core.walk import graphs, nodes, subgraphs
+from onnx_kvtool.core.walk import graphs, is_op, nodes, subgraphs
 from onnx_kvtool.guard.contents import HOLDERS, INFERENCE_ERRORS
 from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.inference import infer_with_data, weightless
 from onnx_kvtool.model_io.forms import every_node, named_bodies
+from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.symbolic.dimensions import is_invented
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Completion:
         if reading is None:
             return
         type_, shape, doubtful = reading
-        self.doubtful = self.doubtful or doubtful
+        self.doubtful |= doubtful
         self.added.append((value, value.type, value.shape))
         if value.type is None:
             value.type = type_ if self._frozen else read_type(inferred)
@@ -97,7 +98,8 @@ class Completion:
             return declared
         if declared is None:
             return found if self._frozen else ir.Shape(list(found))
-        return ir.Shape([_known(d, f) for d, f in zip(declared, found, strict=True)])
+        pairs = zip(declared, found, strict=True)
+        return ir.Shape([d if isinstance(d, int) or d.value is not None else f for d, f in pairs])
 
 
 def _read(inferred: onnx.TypeProto) -> _Reading | None:
@@ -114,11 +116,6 @@ def _read(inferred: onnx.TypeProto) -> _Reading | None:
 
 def _named(dim: int | ir.SymbolicDim) -> int | str | None:
     return None if _is_invented(dim) else dim if isinstance(dim, int) else dim.value or None
-
-
-def _known(declared: int | ir.SymbolicDim, found: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
-    is_open = isinstance(declared, ir.SymbolicDim) and declared.value is None
-    return found if is_open else declared
 
 
 @dataclass(slots=True)
@@ -237,16 +234,12 @@ def forget_contradictions(model: ir.Model) -> onnx.ModelProto | None:
         The result of `weightless` for the model, if it is still valid; otherwise None.
     """
     correct_constants(model)
-    between = [
-        output
-        for _, _, node in nodes(model)
-        for output in node.outputs
-        if not output.is_graph_output()
-    ]
+    outputs = (output for _, _, node in nodes(model) for output in node.outputs)
+    between = [output for output in outputs if not output.is_graph_output()]
     for value in between:
         if value.type is None:
             value.shape = None  # there is no such entry without a type
-    if not any(value.type is not None or value.shape is not None for value in between):
+    if all(value.type is None for value in between):
         return None
     message = weightless(model)
     imports = len(message.opset_import)
@@ -304,13 +297,9 @@ def by_onnx(
             agrees = False
             inferred = infer_with_data(message)
     except (*INFERENCE_ERRORS, MemoryError) as error:
-        return None, False, f"onnx's shape inference failed: {_first_line(error)}"
+        line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return None, False, f"onnx's shape inference failed: {line.rstrip('.')}"
     return inferred.graph, agrees, None
-
-
-def _first_line(error: BaseException) -> str:
-    """Return the first line of an error; its class if there is no text."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
 
 
 def importing_all(message: onnx.ModelProto) -> onnx.ModelProto:
@@ -369,11 +358,9 @@ def _without_doubt(node: ir.Node, output: ir.Value, found: onnx.TypeProto) -> on
     The width is the number of past and new keys. onnx 1.23.2 takes a symbolic number of past keys
     for 0.
     """
-    past = node.inputs[4] if len(node.inputs) > 4 else None
-    if node.op_type != "Attention" or node.domain or past is None:
+    if not is_op(node, "Attention") or given_input(node, 4) is None or output.index() != 3:
         return found
-    dims = found.tensor_type.shape.dim
-    if len(node.outputs) < 4 or output is not node.outputs[3] or len(dims) != 4:
+    if len(found.tensor_type.shape.dim) != 4:
         return found
     doubted = onnx.TypeProto()
     doubted.CopyFrom(found)

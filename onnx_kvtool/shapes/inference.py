@@ -174,8 +174,13 @@ def infer_model(
         unknown=tuple(unknown),
         conflicts=tuple(run.knowledge.conflicts),
         equalities=tuple(run.knowledge.equalities),
-        notes=[*([] if told.failure is None else [told.failure]), *_assumptions(run)],
+        notes=[] if told.failure is None else [told.failure],
     )
+    # Where such a size is 0, Reshape would copy another one.
+    report.notes += [
+        f"`{text(size)}` is taken to be at least 1: where it is 0, {place} copies another size"
+        for size, place in run.knowledge.assumed.items()
+    ]
     return Inference(report, run)
 
 
@@ -204,14 +209,6 @@ def _refused(run: Forward, refused: Iterable[tuple[ir.Node, str]]) -> list[Confl
             place = Location.of(path, node, index)
             found.setdefault((path, index), Conflict("onnx-refuses", place, "", "", message))
     return list(found.values())
-
-
-def _assumptions(run: Forward) -> list[str]:
-    """Return notes about sizes that must not be 0, because Reshape would copy another size."""
-    return [
-        f"`{text(size)}` is taken to be at least 1: where it is 0, {place} copies another size"
-        for size, place in run.knowledge.assumed.items()
-    ]
 
 
 def _values(graph: ir.Graph) -> list[ir.Value]:
@@ -261,7 +258,8 @@ def _first(run: Forward, size: Expr, place: Location, first: dict[Atom, Lost]) -
     if not bad:
         return Lost(place, "no-expression", f"`{size}` is no expression that a file can store")
     # By text, because terms have no order.
-    atom = min(bad, key=lambda atom: (_depth(atom), str(variable(atom))))
+    kinds = {Extent: 0, Element: 1}
+    atom = min(bad, key=lambda atom: (kinds.get(type(atom), 2), str(variable(atom))))
     found = run.knowledge.lost_sizes.get(atom)
     return found or first.setdefault(atom, Lost(place, *_reason(atom)))
 
@@ -272,10 +270,6 @@ def _bad(run: Forward, size: Expr) -> list[Atom]:
         for atom in size.atoms()
         if isinstance(atom, (Extent, Element)) or not (atom.parts or run.is_known(variable(atom)))
     ]
-
-
-def _depth(atom: Atom) -> int:
-    return 0 if isinstance(atom, Extent) else 1 if isinstance(atom, Element) else 2
 
 
 def _reason(atom: Atom) -> tuple[str, str]:

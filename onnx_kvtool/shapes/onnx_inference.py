@@ -361,7 +361,8 @@ def _result(
 ) -> tuple[ir.TypeProtocol | None, Shape | Unknown]:
     none = Unknown("no-rule", f"onnx has no shape for `{site.node.op_type}` here")
     known, types = site.knowledge.shapes, site.knowledge.types
-    for value in read_values(site.node):
+    inputs = read_values(site.node)
+    for value in inputs:
         if value not in known and isinstance(types.get(value), ir.TensorType | None):
             none = Unknown("unknown-input", "", value)
             break
@@ -371,7 +372,9 @@ def _result(
     tensor = innermost(found)
     if tensor is None or not tensor.HasField("shape"):
         return type_, none
-    code, why = _reason(site)
+    code, why = "no-rule", f"onnx's rule for `{site.node.op_type}` leaves it open"
+    if Trait.COUNTS in traits(site.node) and inputs:
+        code, why = "data-dependent", f"it counts nonzero elements of `{inputs[0].name}`"
     # Some of onnx's rules take an unknown size for 0, and continue with it.
     least = 1 if names else 0
     sizes = {name: size for size, name in names.items()}
@@ -381,10 +384,3 @@ def _result(
         else (sizes.get(dim.dim_param) or site.lost(axis, why, code=code, output=output))
         for axis, dim in enumerate(tensor.shape.dim)
     )
-
-
-def _reason(site: ShapeSite) -> tuple[str, str]:
-    inputs = read_values(site.node)
-    if Trait.COUNTS in traits(site.node) and inputs:
-        return "data-dependent", f"it counts nonzero elements of `{inputs[0].name}`"
-    return "no-rule", f"onnx's rule for `{site.node.op_type}` leaves it open"

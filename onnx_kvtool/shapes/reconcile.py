@@ -51,10 +51,8 @@ def chain(knowledge: Knowledge, value: ir.Value, size: Expr | None) -> tuple[str
 def _before(knowledge: Knowledge, node: ir.Node, size: Expr | None) -> ir.Value | None:
     """Return the input with this size, otherwise the first one with a known shape."""
     inputs = [v for v in node.inputs if v is not None and v in knowledge.shapes]
-    for value in inputs:
-        if size is not None and size in knowledge.shapes[value]:
-            return value
-    return inputs[0] if inputs else None
+    alike = (value for value in inputs if size in knowledge.shapes[value])
+    return next(alike, inputs[0] if inputs else None)
 
 
 def _link(knowledge: Knowledge, value: ir.Value) -> str:
@@ -182,19 +180,18 @@ class _Output:
 
     def _possible(self, shape: Shape) -> Shape:
         """Return a shape without impossible sizes, which are reported."""
-        if all(size.number is None or 0 <= size.number <= _LARGEST for size in shape):
+        wrong = [i for i, size in enumerate(shape) if not 0 <= (size.number or 0) <= _LARGEST]
+        if not wrong:
             return shape
         sizes, found, conflicts = list(shape), shape_words(shape) or (), self.knowledge.conflicts
         here = (self.place.graph, self.place.index)
         is_known = any((c.location.graph, c.location.index) == here for c in conflicts)
-        for axis, size in enumerate(shape):
-            if size.number is None or 0 <= size.number <= _LARGEST:
-                continue
+        for axis in wrong:
             lost = Lost(self.place, "too-large", "no tensor can have that size")
             sizes[axis] = self.knowledge.unknown_size(self.value, axis, lost)
             if not is_known:
                 what = f"`{self.value.name}` is {shape_text(found)}"
-                message = f"{what}: no axis can have {size.number} elements"
+                message = f"{what}: no axis can have {shape[axis].number} elements"
                 code, expected = "impossible-size", "0 to 2**63 - 1"
                 conflicts.append(Conflict(code, self.place, expected, found, message))
         return tuple(sizes)
@@ -225,7 +222,7 @@ class _Output:
             self._report(shape, None)
             return shape
         sizes = list(shape)
-        wrong: int | None = None
+        wrong: list[int] = []
         for axis, (size, other) in enumerate(zip(shape, declared, strict=True)):
             if other is None or size == other:
                 continue
@@ -233,13 +230,13 @@ class _Output:
                 if run.is_known(other):
                     sizes[axis] = other
             elif equalities.differ(size, other):
-                wrong = axis if wrong is None else wrong
+                wrong.append(axis)
             elif not self.context.conditional and not equalities.same(size, other):
                 # What a body declares holds where it runs: optimum gives an empty result the names
                 # of the sizes that it has in the other branch.
                 equalities.note(other, size, self.place, "declared and inferred size")
-        if wrong is not None:
-            self._report(shape, wrong)
+        if wrong:
+            self._report(shape, wrong[0])
         return tuple(sizes)
 
     def _report(self, shape: Shape, axis: int | None) -> None:

@@ -108,13 +108,13 @@ def _read(node: ast.expr) -> _Ratio:
         case ast.Constant(value=value) if type(value) is int:
             return _Ratio(integer(value), ONE)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _difference(_Ratio(ZERO, ONE), _read(operand))
+            return _BINARY[ast.Sub](_Ratio(ZERO, ONE), _read(operand))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_read(left), _read(right))
-        case ast.Call(func=ast.Name(id=name), args=[a], keywords=[]) if name in _ROUNDED:
-            return _ROUNDED[name](_read(a))
+        case ast.Call(func=ast.Name(id=name), args=[a], keywords=[]) if name in _OF_ONE:
+            return _OF_ONE[name](_read(a))
         case ast.Call(func=ast.Name(id=name), args=[a, b], keywords=[]) if name in _OF_TWO:
-            return _OF_TWO[name](_read(a), _read(b))
+            return _BINARY[_OF_TWO[name]](_read(a), _read(b))
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as args, keywords=[]) if name in _ENDS:
             return _light(_ENDS[name]([_whole(_read(a)) for a in args], Facts()))
     raise ValueError("not an expression")
@@ -147,10 +147,6 @@ def _sum(a: _Ratio, b: _Ratio) -> _Ratio:
     return _light(a.above * b.below + b.above * a.below, a.below * b.below)
 
 
-def _difference(a: _Ratio, b: _Ratio) -> _Ratio:
-    return _sum(a, _Ratio(-b.above, b.below))
-
-
 def _product(a: _Ratio, b: _Ratio) -> _Ratio:
     return _light(a.above * b.above, a.below * b.below)
 
@@ -162,37 +158,24 @@ def _power(base: _Ratio, exponent: _Ratio) -> _Ratio:
     return functools.reduce(_product, [base] * power, _Ratio(ONE, ONE))
 
 
-def _quotient(a: _Ratio, b: _Ratio) -> _Ratio:
-    return _light(a.above, a.below * _divisor(b))
-
-
-def _floor(a: _Ratio) -> _Ratio:
-    return _light(divided(a.above, a.below, Facts()))
-
-
-def _ceiling(a: _Ratio) -> _Ratio:
-    return _floor(_Ratio(a.above + a.below - 1, a.below))
-
-
-def _floor_quotient(a: _Ratio, b: _Ratio) -> _Ratio:
-    return _floor(_quotient(a, b))
-
-
-def _remainder(a: _Ratio, b: _Ratio) -> _Ratio:
-    return _light(modulo(_whole(a), _divisor(b), Facts()))
+def _floor(a: _Ratio, more: Expr = ZERO) -> _Ratio:
+    return _light(divided(a.above + more, a.below, Facts()))
 
 
 _BINARY: Mapping[type[ast.operator], Callable[[_Ratio, _Ratio], _Ratio]] = {
     ast.Add: _sum,
-    ast.Sub: _difference,
+    ast.Sub: lambda a, b: _sum(a, _Ratio(-b.above, b.below)),
     ast.Mult: _product,
-    ast.Div: _quotient,
-    ast.FloorDiv: _floor_quotient,
-    ast.Mod: _remainder,
+    ast.Div: lambda a, b: _light(a.above, a.below * _divisor(b)),
+    ast.FloorDiv: lambda a, b: _floor(_BINARY[ast.Div](a, b)),
+    ast.Mod: lambda a, b: _light(modulo(_whole(a), _divisor(b), Facts())),
     ast.Pow: _power,
 }
-_ROUNDED = {"floor": _floor, "ceil": _ceiling, "ceiling": _ceiling}
-_OF_TWO = {"Mod": _remainder, "PythonMod": _remainder, "FloorDiv": _floor_quotient}
+_OF_ONE: Mapping[str, Callable[[_Ratio], _Ratio]] = {
+    "floor": _floor,
+    **dict.fromkeys(("ceil", "ceiling"), lambda a: _floor(a, a.below - 1)),
+}
+_OF_TWO = {"Mod": ast.Mod, "PythonMod": ast.Mod, "FloorDiv": ast.FloorDiv}
 _ENDS = {"Max": largest, "max": largest, "Min": smallest, "min": smallest}
 
 
@@ -230,9 +213,9 @@ def quotient(a: Expr, b: Expr) -> Expr:
     common = functools.reduce(operator.and_, (Counter(dict(monomial)) for monomial, _ in terms))
     shared = Expr.of({frozenset(common.items()): math.gcd(*(c for _, c in terms))})
     numerator, denominator = exact_quotient(a, shared), exact_quotient(b, shared)
-    if numerator is None or denominator is None:
-        return divided(a, b, Facts())
-    return divided(numerator, denominator, Facts())
+    if numerator is not None and denominator is not None:
+        a, b = numerator, denominator
+    return divided(a, b, Facts())
 
 
 def _leading(size: Expr) -> tuple[Monomial, int]:

@@ -96,12 +96,6 @@ class IndexMaps:
             return self.of(value).shape
         return self._declared(value)
 
-    def _shape_below(self, value: ir.Value) -> Exprs | None:
-        """Return `shape` of an operand: described before, but on a cycle, where it never is."""
-        if value.dtype is None or value.dtype in WHOLE_TYPES:
-            return self._operand(value).shape
-        return self._declared(value)
-
     def size(self, dim: Dim) -> Expr | None:
         """Return a dimension as an expression; None if it is unknown."""
         return self._equalities.of_dim(dim)
@@ -120,12 +114,15 @@ class IndexMaps:
                 found[one] = None
                 todo += [v for v in _values_in([one.size, one.other]) if v not in todo]
         # A user cannot name the size of a broadcast that is itself undecided.
-        causes = [one for one in found if not self._is_undecided(one)]
+        causes = [
+            one
+            for one in found
+            if not any(
+                isinstance(atom, Extent) and atom.value in self._unrelated
+                for atom in (one.size.atom, one.other.atom)
+            )
+        ]
         return tuple(causes or found)
-
-    def _is_undecided(self, one: Unrelated) -> bool:
-        sizes = (one.size.atom, one.other.atom)
-        return any(isinstance(a, Extent) and a.value in self._unrelated for a in sizes)
 
     def widened(self, expr: Expr, facts: Facts) -> Expr:
         """Return `expr`, assuming that all numbers cast to int32 fit that type.
@@ -166,8 +163,14 @@ class IndexMaps:
         if found is None:
             found = IndexMap(shape, dtype, None, ())
         elif found.shape is not None:
-            if shape is not None and _contradict(found.shape, shape):
-                return IndexMap(None, dtype, None, ())
+            if shape is not None and (
+                len(shape) != len(found.shape)
+                or any(
+                    f.number is not None and d.number is not None and f.number != d.number
+                    for f, d in zip(found.shape, shape, strict=True)
+                )
+            ):
+                return IndexMap(None, dtype, None, ())  # another rank or size is declared
             shape = _merged(found.shape, shape)
         parts = found.parts if shape is not None and _is_exact(found, dtype) else ()
         if not parts and shape is not None and (dtype is None or dtype in WHOLE_TYPES):
@@ -222,8 +225,11 @@ class IndexMaps:
         knowledge.conflicts.clear()
         knowledge.assumed.clear()
         for operand in site.node.inputs:
-            shape = None if operand is None else self._shape_below(operand)
-            if operand is not None and shape is not None:
+            if operand is None:
+                continue
+            is_whole = operand.dtype is None or operand.dtype in WHOLE_TYPES
+            shape = self._operand(operand).shape if is_whole else self._declared(operand)
+            if shape is not None:
                 knowledge.shapes[operand] = shape
         rule = shape_rule(site.node.op_type)
         try:
@@ -275,14 +281,6 @@ def _values_in(expressions: Iterable[Expr]) -> list[ir.Value]:
     """Return the values that expressions refer to, by an element or by a size."""
     atoms = (atom for expr in expressions for atom in expr.atoms())
     return list(dict.fromkeys(a.value for a in atoms if isinstance(a, (Element, Extent))))
-
-
-def _contradict(found: Sequence[Expr], declared: Sequence[Expr]) -> bool:
-    """Return whether a value has another rank or size than is declared."""
-    return len(found) != len(declared) or any(
-        f.number is not None and d.number is not None and f.number != d.number
-        for f, d in zip(found, declared, strict=True)
-    )
 
 
 def _merged(found: Sequence[Expr], declared: Sequence[Expr] | None) -> Exprs:
