@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from onnx_kvtool.emit.forms import (
     terms,
     unsqueeze,
 )
-from onnx_kvtool.emit.sampling import Axis, clip
+from onnx_kvtool.emit.sampling import Axis, clip, combined, linear_taps, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import (
@@ -179,33 +180,20 @@ def _pixels(pool: Pool, y: Term, x: Term, pictures: ir.Value) -> Term:
     """Return the pixels at points, 0 for those more than one pixel outside: (P, C)."""
     em, source = pool.em, pool.view.required("X")
     dims = dims_of(source) or (None,) * 4
-    turned = em.op("Transpose", pool.data, perm=[0, 2, 3, 1])
-    height, width, channels = (product(em, source, dims, [place]) for place in (2, 3, 1))
-    shape = em.op("Concat", [-1], channels, axis=0)
-    table = Term(em, turned).op("Reshape", shape)  # (N * H * W, C)
-    first = Term(em, pictures).op("Reshape", [-1, 1]) * height
-    axes = (Axis(em, dtype_of(pool.data), dims[at], source, at) for at in (2, 3))
-    (rows, above), (columns, beside) = map(_line, axes, (y, x))
-    parts = []
-    for row, share in rows:
-        start = (first + row) * width
-        for column, other in columns:
-            place = (start + column).op("Reshape", [-1])
-            parts.append(table.op("Gather", place, axis=0) * (share * other))
-    op_type = "Add" if pool.mode == "avg" else "Max"
-    value = functools.reduce(lambda a, b: a.op(op_type, b), parts)
-    return (above | beside).where(0, value)
-
-
-def _line(axis: Axis, place: Term) -> tuple[list[tuple[Term, Term]], Term]:
-    """Return two pixels along an axis with their shares, and whether points (P, 1) are outside."""
-    em, last = axis.em, axis.length(-1)
-    before, behind = Term(em, em.op("Greater", -1, place)), place > axis.length()
-    inside = clip(place, 0, last)
-    low = inside.op("Floor")
-    far = inside - low
-    high = (low + 1).op("Min", last)
-    return [(low.cast(_INT64), 1 - far), (high.cast(_INT64), far)], before | behind
+    axes = [Axis(em, dtype_of(pool.data), dims[at], source, at) for at in (2, 3)]
+    places, shares, outside = [], [], []
+    for axis, place in zip(axes, (y, x), strict=True):
+        taps, share = linear_taps(clip(place, 0, axis.length(-1)))
+        places.append(axis.index(taps))
+        shares.append(share)
+        outside += [place < -1, place > axis.length()]
+    start = em.op("Reshape", pictures, [-1, 1])
+    index, weight = combined(start, axes, places, shares, 2, 2)  # (P, 4)
+    assert weight is not None
+    pixels = Term(em, em.op("Gather", pixel_rows(em, pool.data, 4), index))  # (P, 4, C)
+    op_type = "ReduceSum" if pool.mode == "avg" else "ReduceMax"
+    value = (pixels * weight.then(unsqueeze, [2])).reduce(op_type, [1], keepdims=False)
+    return functools.reduce(operator.or_, outside).where(0, value)
 
 
 # ConvTranspose-11, for opset 10.
