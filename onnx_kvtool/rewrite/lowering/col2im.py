@@ -55,14 +55,6 @@ def _joined(em: Emitter, *sizes: Term) -> ir.Value:
     return em.op("Concat", [0, -1], *sizes, axis=0)
 
 
-def _times(a: Term, b: int) -> Term:
-    return a if b == 1 else a * [b]
-
-
-def _plus(a: Term, b: int) -> Term:
-    return a.op("Add", [b]) if b else a
-
-
 class _Line:
     """The blocks along one axis; sizes are (1,), int64.
 
@@ -80,13 +72,10 @@ class _Line:
         self.before = pads[axis]
         self.length, self.elements = (x.op("Gather", [axis]) for x in (image, block))
         # The first window is as long as the reach of a block, each other one a stride further.
-        gaps = _times(self.elements - [1], self.dilation)
-        room = _plus(self.length, self.before + pads[axis + count] - 1) - gaps
-        self.blocks = self._strides(room).op("Add", [1])
+        gaps = (self.elements - [1]) * [self.dilation]
+        room = self.length - gaps + [self.before + pads[axis + count] - 1]
+        self.blocks = room / [self.stride] + [1]
         self.rows = self.elements * self.blocks
-
-    def _strides(self, way: Term) -> Term:
-        return way if self.stride == 1 else way / [self.stride]
 
     def table(self) -> ir.Value:
         """Return for each row of the image the rows of the blocks: (length, elements), int64.
@@ -98,9 +87,8 @@ class _Line:
             Term(em, em.op("Range", 0, size.op("Reshape", []), 1)).op("Reshape", shape)
             for size, shape in ((self.length, [-1, 1]), (self.elements, [1, -1]))
         )
-        way = _plus(y, self.before) - _times(q, self.dilation)
-        number = self._strides(way)
-        is_there = ~(way < [0]) & (number < self.blocks)
-        if self.stride != 1:
-            is_there &= (number * [self.stride]).op("Equal", way)
+        way = y - q * [self.dilation] + [self.before]
+        number = way / [self.stride]
+        is_whole = (number * [self.stride]).op("Equal", way)
+        is_there = ~(way < [0]) & (number < self.blocks) & is_whole
         return is_there.where(q * self.blocks + number, self.rows).value

@@ -267,21 +267,13 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
     product = op(
         "MatMul", op("Reshape", cast(em, filters, wide), form), windows
     )  # (N, group, oC / group, P)
-    result = op("Reshape", product, _shape(em, offset, sizes[0], len(dims)))
+    spatial = op("Gather", op("Shape", offset), np.arange(2, len(dims)))
+    result = op("Reshape", product, op("Concat", [0, sizes[0]], spatial, axis=0))
     bias = view.input("B")
     if bias is not None:
         column = op("Reshape", cast(em, bias, wide), [1, -1] + [1] * len(kernel))
         result = op("Add", result, column)
     return cast(em, result, dtype)
-
-
-def _shape(em: Emitter, offset: ir.Value, channels: int, rank: int) -> ir.Value:
-    """Return the shape of the result: (N, oC, o1, ..., on), where N is copied."""
-    sizes = fixed_sizes((dims_of(offset) or (None,) * rank)[2:])
-    if sizes is not None:
-        return em.constant([0, channels, *sizes], "shape")
-    rest = em.op("Gather", em.op("Shape", offset), np.arange(2, rank))
-    return em.op("Concat", [0, channels], rest, axis=0)
 
 
 def _places(
@@ -296,20 +288,14 @@ def _places(
     offsets = op("Reshape", offset, [0, parts, elements, rank, -1])
     given = view.required("offset")
     dims = dims_of(given) or (None,) * (rank + 2)
-    sizes = fixed_sizes(dims[2:])
+    whole = op("Gather", op("Shape", given), np.arange(2, rank + 2))
     corners = np.indices(kernel).reshape(rank, elements, 1)
     found = []
     for axis in range(rank):
         start = corners[axis] * dilations[axis] - pads[axis]  # (K, 1)
         moved = Term(em, op("Gather", offsets, axis, axis=3))
-        if sizes is not None:
-            along = np.indices(sizes).reshape(rank, -1)[axis] * strides[axis]  # (P,)
-            base = Term(em, em.constant((start + along).astype(dtype.numpy()), "number"))
-        else:
-            counted = positions(em, dims[2 + axis], given, 2 + axis, place=axis, rank=rank)
-            whole = op("Gather", op("Shape", given), np.arange(2, rank + 2))
-            spread = (Term(em, counted) * strides[axis]).op("Expand", whole)
-            flat = spread.op("Reshape", [-1]).cast(dtype)
-            base = flat + start.astype(dtype.numpy())
+        counted = positions(em, dims[2 + axis], given, 2 + axis, place=axis, rank=rank)
+        along = (Term(em, counted) * strides[axis]).op("Expand", whole).op("Reshape", [-1])  # (P,)
+        base = (along + start).cast(dtype)
         found.append((moved + base).then(unsqueeze, [4]))
     return found

@@ -189,12 +189,8 @@ def _in_rounds(
         indices = _tuples(em, indices, index, counted_axis(axis, len(dims)), len(dims))
         flat = op("Reshape", updates, [-1])
     else:
-        rest = fixed_sizes(dims[length:])
-        if rest is not None:
-            shape = em.constant([-1, *rest], "shape")
-        else:
-            known = op("Gather", op("Shape", data), np.arange(length, len(dims)))
-            shape = op("Concat", [-1], known, axis=0)
+        rest = op("Gather", op("Shape", data), np.arange(length, len(dims)))
+        shape = op("Concat", [-1], rest, axis=0)
         flat = op("Reshape", updates, shape)
     rows = op("Reshape", indices, [-1, length])
     sizes = [size(em, dims[place], data, place) for place in range(length)]

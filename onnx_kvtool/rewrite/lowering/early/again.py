@@ -16,8 +16,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Replaceme
 from onnx_kvtool.emit.forms import Term, size
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.symbolic.dimensions import Dim, fixed_sizes
-from onnx_kvtool.symbolic.dimensions import product as elements
+from onnx_kvtool.symbolic.dimensions import Dim
 
 _INT64 = ir.DataType.INT64
 
@@ -93,11 +92,10 @@ def joined_sizes(
     em: Emitter, value: ir.Value, dims: tuple[Dim, ...], groups: Sequence[Sequence[int]]
 ) -> ir.Value:
     """Return products of sizes of a value as a vector: (number of groups,), int64."""
-    known = fixed_sizes([elements([dims[axis] for axis in group]) for group in groups])
-    if known is not None:
-        return em.constant(known, "sizes")
     parts = [product(em, value, dims, group) for group in groups]
-    return parts[0].value if len(parts) == 1 else em.op("Concat", *parts, axis=0)
+    if len(parts) == 1:
+        return parts[0].value
+    return em.op("Concat", *parts, axis=0) if parts else em.constant([], "sizes")
 
 
 def product(em: Emitter, value: ir.Value, dims: tuple[Dim, ...], axes: Sequence[int]) -> Term:

@@ -89,7 +89,7 @@ def _summed(
 ) -> ir.Value:
     dtype = known_type(data)
     order = [[d] for d in range(len(dims)) if d != axis]
-    others = joined_sizes(em, data, dims, order) if order else em.constant([], "sizes")
+    others = joined_sizes(em, data, dims, order)
     # What is added to -0 stays what it is, zeros of both signs as well.
     nothing = np.zeros(1) if exclusive or dtype not in FLOAT_TYPES else np.full(1, -0.0)
     zero = ir.Tensor(nothing.astype(dtype.numpy()))

@@ -133,8 +133,7 @@ def lower_scatter_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
         shape = em.constant([count, width], "shape")
     column = _flat(em, number, len(tuples), len(tuples))
     result = op("Scatter", rows, op("Expand", column, shape), updates, axis=0)
-    whole = fixed_sizes(dims)
-    return op("Reshape", result, op("Shape", data) if whole is None else whole)
+    return op("Reshape", result, op("Shape", data))
 
 
 def lower_one_hot_11(view: Rewritten, em: Emitter) -> Replacement:
