@@ -26,7 +26,7 @@ __all__ = [
 
 EXAMPLES = 100
 """Examples of a property that does not ask for more or fewer."""
-_SHARE, _FEWEST = 25, 4
+_SHARE, _FEWEST = 40, 3
 _Param = type(pytest.param())
 _is_whole = False
 _is_part = False
@@ -138,7 +138,7 @@ def thins_out(test: pytest.Item, number: int) -> bool:
 
 
 def search(examples: int) -> settings:
-    """Return the settings of a property; each run draws a twentieth, `-m exhaustive` all of them.
+    """Return the settings of a property; each run draws a fortieth, `-m exhaustive` all of them.
 
     Args:
         examples: How many examples the whole search draws.

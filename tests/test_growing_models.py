@@ -161,7 +161,9 @@ RAISED = [
 @pytest.mark.needs_onnxruntime("1.28")
 @pytest.mark.parametrize(("name", "attention"), thinned(RAISED, 70))
 def test_a_fixed_form_answers_as_the_growing_one(name: str, attention: AttentionChoice) -> None:
-    """In both runtimes; bit for bit in one of them where no operator has become another.
+    """In both runtimes, bit for bit in one of them where no operator has become another.
+
+    What it is lowered to runs in onnxruntime alone: what both compute, tests/conformance holds.
 
     No node is left over. Lowered attention of groups takes half the time of the schema's body, and
     needs to know that heads share a mask.
@@ -189,9 +191,10 @@ def test_a_fixed_form_answers_as_the_growing_one(name: str, attention: Attention
         fixed = ir.to_proto(form)
         onnx.checker.check_model(fixed, full_check=True)
         assert opset < 24 or not dead_nodes(fixed)
-        hosts = {one: hosting(name, fixed.SerializeToString(), one) for one in RUNTIMES}
+        runtimes = RUNTIMES if opset == 24 else ["onnxruntime"]
+        hosts = {one: hosting(name, fixed.SerializeToString(), one) for one in runtimes}
         for batch in (1, 3):
-            apart = [difference(name, hosts[one], batch, modes, one) for one in RUNTIMES]
+            apart = [difference(name, hosts[one], batch, modes, one) for one in runtimes]
             assert max(apart) <= limit_of(name), (opset, batch)
             assert min(apart) == 0 or (attention, opset) != ("keep", 24)
 

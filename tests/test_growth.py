@@ -10,6 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -34,16 +35,23 @@ and once in the next. What doubles by chance does so once: a suspect is counted 
 
 
 def _steps(work: Callable[[Path], None], path: Path) -> Counter[tuple[str, int]]:
-    counts: Counter[tuple[str, int]] = Counter()
+    found: dict[str, Counter[int]] = {}
 
-    def inside(frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line":
-            counts[frame.f_code.co_filename, frame.f_lineno] += 1
-        return inside
+    @cache
+    def inside(name: str) -> Any:
+        if not name.startswith((*_PACKAGES, "<")):
+            return None
+        counts = found[name] = Counter()
+
+        def count(frame: FrameType, event: str, _: Any) -> Any:
+            if event == "line":
+                counts[frame.f_lineno] += 1
+            return count
+
+        return count
 
     def entered(frame: FrameType, _: str, __: Any) -> Any:
-        name = frame.f_code.co_filename
-        return inside if name.startswith((*_PACKAGES, "<")) else None
+        return inside(frame.f_code.co_filename)
 
     work(path)  # what is made once is made
     before = sys.gettrace()
@@ -52,7 +60,7 @@ def _steps(work: Callable[[Path], None], path: Path) -> Counter[tuple[str, int]]
         work(path)
     finally:
         sys.settrace(before)
-    return counts
+    return Counter({(name, n): times for name, c in found.items() for n, times in c.items()})
 
 
 Counts = Counter[tuple[str, int]]

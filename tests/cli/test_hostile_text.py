@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from tests.grids import part, rest
+from tests.grids import rest
 
 HOSTILE = (
     "\n::error title=planted::x\r::add-mask::x\u2028::stop-commands::x\n##[error]planted"
@@ -220,9 +220,8 @@ def test_no_name_acts_where_models_run(kvtool, tmp_path: Path, monkeypatch, capf
         assert_harmless(text, [""])
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FIELDS)
-@part(18)
 def test_no_string_of_one_field_acts(name: str, kvtool, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_all(kvtool, COMMANDS, planted(lambda _, field: label(field) == name))

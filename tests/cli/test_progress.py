@@ -141,10 +141,8 @@ FLAGS = {
 }
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["lower", *(pytest.param(n, marks=pytest.mark.slow) for n in COMMANDS if n != "lower")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_says_what_it_does(command: str, tmp_path: Path) -> None:
     place, name, phrase = COMMANDS[command]
     code = waiting(f"onnx_kvtool.{place}", name, 0.6)

@@ -16,7 +16,7 @@ from onnx_kvtool.cli.app import app
 from onnx_kvtool.decoding import decoder
 from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.runtime.sessions import Array
-from tests.grids import part
+from tests.grids import part, thinned
 from tests.test_growing_models import others_of
 
 pytestmark = pytest.mark.long
@@ -124,7 +124,7 @@ LENGTHS = {
 """Prompts; of each run the ids that it takes, and the ones of its mask."""
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", thinned([*LENGTHS], 2))
 def test_a_prompt_is_cut_and_its_rest_filled_up_where_there_is_room(
     qwen, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:

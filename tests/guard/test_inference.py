@@ -19,7 +19,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.guard.inference import weightless
 from onnx_kvtool.model_io.model import deserialize, read
 from tests.core.small import BOOL, FLOAT, INT64, branched, external, plain, save, with_function
-from tests.grids import each
+from tests.grids import each, part
 
 ROOT = Path(__file__).parents[2]
 
@@ -404,6 +404,7 @@ _A = AttributeProto
 
 
 @pytest.mark.long
+@part(2)
 @pytest.mark.parametrize(
     ("op_type", "attribute", "made"),
     [

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.rewrite.report import Refused
+from tests.grids import part
 
 _RNG = np.random.default_rng(7)
 _FLOAT = TensorProto.FLOAT
@@ -127,6 +128,7 @@ _WAYS: dict[str, ir.Model] = {
 
 
 @pytest.mark.long
+@part(3)
 @pytest.mark.parametrize("opset", [11, 13, 18])
 @pytest.mark.parametrize("model", list(_WAYS.values()), ids=list(_WAYS))
 def test_carried(model: ir.Model, opset: int) -> None:

@@ -137,7 +137,7 @@ FAULTS: list[tuple[str, Fault]] = [
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "fault"),
-    thinned([pytest.param(*f, id=f"{f[1].__name__} in {f[0]}") for f in FAULTS], 3),
+    thinned([pytest.param(*f, id=f"{f[1].__name__} in {f[0]}") for f in FAULTS], 6),
 )
 def test_planted_faults_are_found(name: str, fault: Fault) -> None:
     source = native(name)

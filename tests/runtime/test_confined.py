@@ -84,8 +84,8 @@ def _leave(_):
 
 
 ENDED = {
-    "sleeps": (_sleep, "time", "the runs took more than 0.5 s and were ended"),
-    "searches without end": (_match, "time", "the runs took more than 0.5 s and were ended"),
+    "sleeps": (_sleep, "time", "the runs took more than 0.2 s and were ended"),
+    "searches without end": (_match, "time", "the runs took more than 0.2 s and were ended"),
     "fills the memory": (_fill, "memory", "the runs took more than 64 MiB of memory"),
     "asks for a petabyte": (_claim, "memory", "the runs took more than 64 MiB of memory"),
     "crashes": (_crash, "crash", "the runs ended their process (SIGKILL)"),
@@ -97,7 +97,7 @@ ENDED = {
 @pytest.mark.parametrize("what", ENDED)
 def test_work_that(what, monkeypatch):
     work, limit, message = ENDED[what]
-    seconds = 0.5 if limit == "time" else 60
+    seconds = 0.2 if limit == "time" else 60
     children, fork = [], os.fork
     monkeypatch.setattr(os, "fork", lambda: children.append(fork()) or children[-1])
     with pytest.raises(Exceeded, match=re.escape(message)) as raised:

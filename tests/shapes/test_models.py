@@ -127,6 +127,7 @@ def bound(model: ir.Model, path: Path) -> dict[str, int]:
 
 
 @pytest.mark.long
+@part(3)
 @pytest.mark.parametrize("path", PATHS, **NAMES)
 def test_what_is_written_says_what_was_found(path: Path) -> None:
     found, written = by_kvtool(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -21,8 +22,15 @@ from tests.verification.test_shrinking import compared
 LAYERS = 7
 
 
-def deep() -> ir.Model:
-    return ir.from_proto(decoder(LAYERS, hidden=96, heads=6, kv_heads=2, capacity=40))
+@functools.cache
+def _deep(opset: int) -> ir.Model:
+    if opset == 24:
+        return ir.from_proto(decoder(LAYERS, hidden=96, heads=6, kv_heads=2, capacity=40))
+    return kv.lower(_deep(24), opset=opset, verify=False)[0]
+
+
+def deep(opset: int = 24) -> ir.Model:
+    return clone(_deep(opset))
 
 
 def left(a: ir.Model, b: ir.Model, most: int = 2) -> list[str] | None:
@@ -42,7 +50,7 @@ def test_two_layers_of_each_kind_are_left_behind_the_first(
     opset: int, most: int, expected: tuple[int, ...] | None
 ) -> None:
     source = deep()
-    other = source if opset == 24 else kv.lower(source, opset=opset, verify=False)[0]
+    other = source if opset == 24 else deep(opset)
     caches = None if expected is None else [f"past.{i}.key" for i in expected]
     assert left(source, other, most) == caches
 
@@ -127,8 +135,7 @@ def test_a_fault_in_one_layer_stays(fault: Callable[[ir.Model], None], is_lowere
 
 @pytest.mark.long
 def test_a_constant_of_one_layer_stays() -> None:
-    source = deep()
-    lowered, _ = kv.lower(source, opset=18, verify=False)
+    source, lowered = deep(), deep(18)
     names = [value.name for value in lowered.graph.initializers.values() if value.dtype is not None]
     assert any((name or "").startswith("kvtool/number") for name in names)
     product = node(lowered, "layers.5.attention/Attention/scaled")
@@ -194,8 +201,7 @@ def test_layers_that_are_right_together_only_are_all_run() -> None:
 
 @pytest.mark.long
 def test_what_is_left_of_layers_is_reported() -> None:
-    source = deep()
-    lowered, _ = kv.lower(source, opset=18, verify=False)
+    source, lowered = deep(), deep(18)
     found = kv.verify(source, lowered, verify_budget=f"{1 << 20}")
     assert (found.status, found.shrunk) == ("equal", True)
     assert found.to_json()["shrunken"][0] == {"what": "blocks that are alike", "from": 12, "to": 4}

@@ -59,7 +59,7 @@ def test_equal_models_agree(models: Pair) -> None:
     assert agreement(models, SEED) is None
 
 
-@part(2)
+@part(4)
 @pytest.mark.long
 @pytest.mark.parametrize("models", _named(DIFFERENT, NOT_YET, 8))
 def test_what_differs_is_not_called_equal_without_a_word(models: Pair) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node
 
 _X = np.array([[[3, 3, 1], [1, 3, 1]], [[1, 0, 0], [0, 0, 2]]], np.float32)  # (2, 2, 3)
 
 
+@part(2)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["numbers", "symbols"])
 @pytest.mark.parametrize("keepdims", [0, 1])
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])

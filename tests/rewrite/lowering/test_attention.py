@@ -16,7 +16,7 @@ from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.attention_cases import Case, cases, expected_of, feeds_of, model_of
 from tests.cache_models import value
-from tests.grids import each, search
+from tests.grids import each, part, search
 from tests.naive_attention import flat
 
 _NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
@@ -219,6 +219,7 @@ def test_no_question_for_the_batch(changes: dict[str, Any]) -> None:
     assert "If" not in [node.op_type for node in result.graph]
 
 
+@part(2)
 @pytest.mark.parametrize("runtime", [None, "onnxruntime"])
 @pytest.mark.parametrize(("batch", "length"), [(0, 4), (1, 0), (2, 0), (0, 0)])
 @pytest.mark.parametrize("group", [1, 3])

@@ -11,6 +11,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from tests.grids import part
 
 SIZES = {
     "several": (2, 3, 5),
@@ -28,6 +29,7 @@ def _same(source: onnx.ModelProto, lowered: ir.Model, fed: dict[str, np.ndarray]
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
+@part(2)
 @pytest.mark.parametrize("opset", [13, 14, 18])
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("mask", ["", ", m"])

@@ -8,11 +8,13 @@ import pytest
 
 import onnx_kvtool as kv
 from tests.dialect import departures
+from tests.grids import part
 from tests.rewrite.lowering.integers import SIGNED, UNSIGNED, numbers
 from tests.rewrite.lowering.single import check, one_node
 
 
 @pytest.mark.long
+@part(2)
 @pytest.mark.parametrize("dtype", SIGNED)
 @pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
 def test_shifts_of_signed_integers(direction: str, dtype: type) -> None:
@@ -44,6 +46,7 @@ def test_shifts_of_unsigned_integers(direction: str, dtype: type) -> None:
     check(model, {"X": x[:, None], "Y": y}, 10, [expected])
 
 
+@part(2)
 @pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
 @pytest.mark.parametrize(
     ("dtype", "opset", "target"),

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.runtime import onnxruntime
+from tests.grids import part, search
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _RNG = np.random.default_rng(41)
@@ -65,6 +66,7 @@ _CASES: dict[str, tuple[list[int], list[int], dict[str, Any]]] = {
 }
 
 
+@part(3)
 @pytest.mark.parametrize("target", [9, 11, 17])
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "at run time"])
 @pytest.mark.parametrize(("image", "block", "given"), list(_CASES.values()), ids=list(_CASES))
@@ -103,7 +105,7 @@ def test_what_is_not_a_number_stays_at_its_place() -> None:
 _line = st.tuples(st.integers(1, 7), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
 
 
-@settings(max_examples=25, deadline=None)
+@search(25)
 @given(lines=st.tuples(_line, _line), pads=st.tuples(*[st.integers(0, 2)] * 4))
 def test_any_blocks(lines: Any, pads: tuple[int, ...]) -> None:
     image, block, strides, dilations = (list(part) for part in zip(*lines, strict=True))

@@ -17,7 +17,7 @@ _TERMS = {
 }
 
 
-@part(3)
+@part(6)
 @pytest.mark.parametrize("opset", [11, 16])
 @pytest.mark.parametrize("size", [np.int64(37), np.int32(8), np.int64(0)])
 @pytest.mark.parametrize("periodic", [0, 1])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, results
 
 _X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -51,6 +52,7 @@ def _trained(
     return result, mask
 
 
+@part(3)
 @_EACH_TYPE
 @pytest.mark.parametrize("target", [9, 11])
 @pytest.mark.parametrize("is_constant", [False, True], ids=["given", "constant"])

@@ -537,6 +537,7 @@ def test_pads_of_a_convolution_that_nothing_says_are_refused(
     assert found.lowest_opset == 11
 
 
+@part(2)
 @pytest.mark.parametrize("target", [9, 10])
 @pytest.mark.parametrize("index", [4, -5, 7])
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ g (float[2,3,7,5] a, float[2,3,7,5] b, float[2,3,N,5] u, int64[2] w)
 
 
 @pytest.mark.long
+@part(2)
 @each("target", [23, 18, 13, 11, 9])
 @pytest.mark.parametrize("length", ["N", "2", "1"])
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
@@ -255,7 +256,7 @@ def _attention(rank: int, heads: int, sizes: dict[str, int], named: bool) -> tup
 
 
 @pytest.mark.long
-@part(2)
+@part(4)
 @each("target", [18, 13, 9])
 @pytest.mark.parametrize("empty", ["B", "L", "S", "BL"])
 @pytest.mark.parametrize("heads", [2, 4])
@@ -308,7 +309,7 @@ def test_round_keeps_the_sign_of_a_zero() -> None:
 
 
 @pytest.mark.long
-@part(2)
+@part(3)
 @each("target", [23, 13, 11, 10, 9])
 @pytest.mark.parametrize("empty", ["B", "L", "BL"])
 @pytest.mark.parametrize("mode", ["linear", "circular"])

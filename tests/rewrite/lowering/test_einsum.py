@@ -7,7 +7,7 @@ import pytest
 
 from onnx_kvtool.ops.operators import parse
 from onnx_kvtool.ops.view import MalformedNode
-from tests.grids import each
+from tests.grids import each, part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _RNG = np.random.default_rng(31)
@@ -36,6 +36,7 @@ _CASES: dict[str, list[tuple[int, ...]]] = {
 }
 
 
+@part(2)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["numbers", "symbols"])
 @pytest.mark.parametrize(("equation", "shapes"), list(_CASES.items()), ids=list(_CASES))
 def test_equal(equation: str, shapes: list[tuple[int, ...]], symbolic: bool) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.grids import search
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _WORDS = st.sampled_from(["", "a", "b", "ab", "A", "\u00e4", "a\u0308"])
 _SHAPES = [((5,), (5,)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (3,)), ((), ()), ((7, 1, 2), (1,))]
 
 
-@settings(max_examples=25)
+@search(25)
 @given(data=st.data(), shapes=st.sampled_from(_SHAPES), target=st.sampled_from([11, 13, 18]))
 def test_strings_are_compared(
     data: st.DataObject, shapes: tuple[tuple[int, ...], tuple[int, ...]], target: int

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.runtime import onnxruntime
-from tests.grids import part
+from tests.grids import part, search
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _RNG = np.random.default_rng(23)
@@ -138,7 +138,7 @@ def test_the_nearest_pixel_is_of_any_type(dtype: type) -> None:
     check(model, inputs, 13)
 
 
-@settings(max_examples=25, deadline=None)
+@search(25)
 @given(
     sizes=st.tuples(*[st.integers(1, 6)] * 2),
     mode=st.sampled_from(list(_MODES)),

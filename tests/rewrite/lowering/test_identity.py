@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.model_io.model import serialize
+from tests.grids import part
 
 _TYPES = {np.float32: TensorProto.FLOAT, np.int64: TensorProto.INT64, object: TensorProto.STRING}
 
@@ -23,6 +24,7 @@ def _model(op: str, opset: int, number: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
+@part(3)
 @pytest.mark.parametrize(("op", "opset"), [("Identity", 16), ("OptionalGetElement", 18)])
 @pytest.mark.parametrize("count", [0, 1, 3])
 @pytest.mark.parametrize("dtype", list(_TYPES))

@@ -82,6 +82,7 @@ def test_shapes_that_coincide(axis: int, scale: tuple[int, ...], bias: tuple[int
     _check((4, 4, 4), scale, bias, target=16, axis=axis)
 
 
+@part(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("stash", [T.FLOAT, T.BFLOAT16], ids=["float", "bfloat16"])
 @pytest.mark.parametrize("scale", [(D,), (H, 1)], ids=str)

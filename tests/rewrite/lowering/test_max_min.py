@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.grids import each
+from tests.grids import each, part
 from tests.rewrite.lowering.integers import SIGNED, UNSIGNED
 from tests.rewrite.lowering.single import check, one_node
 
@@ -24,6 +24,7 @@ def test_the_extremes_of_a_type_stay_exact(op: str, dtype: type) -> None:
 _BOUNDS = {"both": (-5, 9), "a lower one": (-5, None), "an upper one": (None, 9), "none": ()}
 
 
+@part(2)
 @pytest.mark.needs_onnxruntime("1.31")
 @each("target", [11, 10, 9])
 @pytest.mark.parametrize("bounds", list(_BOUNDS.values()), ids=list(_BOUNDS))

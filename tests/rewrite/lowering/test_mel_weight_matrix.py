@@ -10,6 +10,7 @@ import pytest
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.runtime import onnxruntime
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _NAMES = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
@@ -31,6 +32,7 @@ _CASES = {
 }
 
 
+@part(3)
 @pytest.mark.parametrize("target", [9, 11, 16])
 @pytest.mark.parametrize("numbers", list(_CASES.values()), ids=list(_CASES))
 def test_triangles(numbers: Any, target: int) -> None:

@@ -12,6 +12,7 @@ from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime import onnxruntime
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -54,6 +55,7 @@ _MADE = """g (float[2, 3] x) => (float[2, 3] y, bool has, bool none) {
 }"""
 
 
+@part(3)
 @pytest.mark.parametrize("target", [9, 11, 14])
 @pytest.mark.parametrize(
     ("opset", "handed"),

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime import onnxruntime
+from tests.grids import part, search
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _RNG = np.random.default_rng(23)
@@ -79,6 +80,7 @@ _CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@part(3)
 @pytest.mark.parametrize("target", [9, 11, 17])
 @pytest.mark.parametrize("op", _POOLS)
 @pytest.mark.parametrize("attributes", list(_CASES.values()), ids=list(_CASES))
@@ -160,7 +162,7 @@ def test_what_is_not_a_number_stays_in_its_windows() -> None:
     check(model, {"X": image}, 11, [expected], rtol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@search(40)
 @given(
     op=st.sampled_from(_POOLS),
     size=st.integers(3, 9),

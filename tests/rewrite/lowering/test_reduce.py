@@ -45,7 +45,7 @@ _RUN_TIME: dict[str, tuple[str, np.ndarray, np.ndarray, dict[str, Any]]] = {
 
 
 @pytest.mark.long
-@part(2)
+@part(4)
 @pytest.mark.parametrize("target", [11, 12, 13, 17])
 @pytest.mark.parametrize(
     ("op", "data", "axes", "attributes"), list(_RUN_TIME.values()), ids=list(_RUN_TIME)

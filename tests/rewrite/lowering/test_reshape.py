@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _CASES = {
@@ -16,6 +17,7 @@ _CASES = {
 }
 
 
+@part(2)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "at run time"])
 @pytest.mark.parametrize("target", [11, 13])
 @pytest.mark.parametrize(("data", "shape"), list(_CASES.values()), ids=list(_CASES))

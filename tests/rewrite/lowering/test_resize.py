@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime import onnxruntime
-from tests.grids import search
+from tests.grids import part, search
 from tests.rewrite.lowering.single import check, one_node, refusal, results
 
 _X = np.random.default_rng(7).normal(size=(2, 3, 5, 7)).astype(np.float32)
@@ -62,6 +62,7 @@ def _model(case: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return one_node("Resize", inputs, [_F], opset=19, **attributes), inputs
 
 
+@part(2)
 @pytest.mark.parametrize("target", [11, 13, 17, 18])
 @pytest.mark.parametrize("case", list(_CASES.values()), ids=list(_CASES))
 def test_equal(case: dict[str, Any], target: int) -> None:

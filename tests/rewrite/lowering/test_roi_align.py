@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime import onnxruntime
-from tests.grids import part
+from tests.grids import part, search
 from tests.rewrite.lowering.single import check, one_node
 
 _IMAGE = np.random.default_rng(23).normal(size=(2, 3, 5, 7)).astype(np.float32)
@@ -97,7 +97,7 @@ def test_no_boxes() -> None:
 _coordinate = st.floats(-2, 9, width=16).map(lambda n: n + 0.013)
 
 
-@settings(max_examples=15, deadline=None)
+@search(15)
 @given(
     boxes=st.lists(st.tuples(*[_coordinate] * 4), min_size=1, max_size=4),
     ratio=st.integers(0, 2),

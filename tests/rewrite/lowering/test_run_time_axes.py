@@ -58,6 +58,7 @@ def test_reductions_over_nothing(axes: list[int]) -> None:
 
 
 @pytest.mark.long
+@part(3)
 @pytest.mark.parametrize("op", ["CumSum", "CumProd"])
 @pytest.mark.parametrize("target", [9, 10])
 @pytest.mark.parametrize("dims", [None, {"x": ["A", "B", "C"]}], ids=["known", "named"])

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.commands.lower import lower
-from tests.grids import part
+from tests.grids import part, search
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _REDUCTIONS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -166,7 +166,7 @@ def test_other_types_at_repeated_places(reduction: str, dtype: type) -> None:
     check(model, inputs, 11, [_scattered(data, indices, updates, reduction)])
 
 
-@settings(max_examples=25, deadline=None)
+@search(25)
 @given(
     rows=st.lists(st.integers(-4, 3), min_size=1, max_size=12),
     reduction=st.sampled_from(list(_REDUCTIONS)),

@@ -13,7 +13,7 @@ from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime import onnxruntime
-from tests.grids import each
+from tests.grids import each, part
 
 _X = np.arange(2 * 7 * 3, dtype=np.float32).reshape(2, 7, 3)
 _SPLIT = "<int64 two = {2}, int64 last = {-1}, int64 first = {0}, int64[3] sizes = {1, 4, 2}>"
@@ -75,6 +75,7 @@ _GRAPHS: list[Any] = [
 ]
 
 
+@part(3)
 @pytest.mark.parametrize("target", [9, 10])
 @pytest.mark.parametrize("opset", [11, 12, 18])
 @pytest.mark.parametrize(("text", "expected"), _GRAPHS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import Any
 
@@ -16,6 +17,7 @@ _STEP = {"position_ids", "write_indices", "nonpad_kv_seqlen"}
 """Inputs that are the same for all layers."""
 
 
+@functools.cache
 def _lowered(layers: int, rank: int, opset: int, target: str | None) -> ir.Model:
     source = ir.from_proto(decoder(layers, capacity=9, rank=rank))
     return lower(source, opset=opset, target=target, verify=False)[0]

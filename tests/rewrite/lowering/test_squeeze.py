@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 
@@ -32,6 +33,7 @@ _CASES = {
 }
 
 
+@part(2)
 @pytest.mark.parametrize("target", [11, 12])
 @pytest.mark.parametrize(("op", "data", "axes"), list(_CASES.values()), ids=list(_CASES))
 def test_run_time_axes(op: str, data: np.ndarray, axes: np.ndarray, target: int) -> None:

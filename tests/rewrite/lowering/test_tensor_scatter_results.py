@@ -194,7 +194,7 @@ _OUT_OF_BOUNDS = r"(?i)invalid indice|out of (data )?bounds"
 
 
 @pytest.mark.long
-@part(8)
+@part(16)
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize(
     ("via", "index_dtype"),
@@ -225,7 +225,7 @@ def test_a_linear_start_outside_the_cache_fails_at_run_time(
 _NEGATIVE = {name: starts for name, starts in _TOO_FAR.items() if min(starts) < 0}
 
 
-@part(8)
+@part(16)
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize("length", [1, 4])
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _X = np.random.default_rng(5).normal(size=(2, 3, 5)).astype(np.float32)
 _X[0, 2, 0] = np.nan  # below the diagonal: zero, not NaN, where it is cut off
 
 
+@part(2)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "at run time"])
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("k", [None, -7, -1, 0, 2, 7])

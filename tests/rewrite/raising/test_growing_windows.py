@@ -50,6 +50,7 @@ def model(body: str) -> ir.Model:
     return ir.from_proto(onnx.parser.parse_model(text))
 
 
+@part(3)
 @pytest.mark.parametrize("body", [_WINDOW, _PLAIN, _SIZES], ids=["cut", "joined as it is", "sized"])
 @pytest.mark.parametrize("chunks", [[1] * 9, [3, 1, 4, 1, 2], [8, 7, 1]], ids=str)
 @pytest.mark.parametrize("batch", [1, 3])
@@ -149,8 +150,7 @@ def test_the_order_of_the_rows_has_to_be_granted() -> None:
     ]
 
 
-@part(2)
-@pytest.mark.long
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "modes"), EXPORTED.items(), ids=EXPORTED)
 def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) -> None:
     _, report = kv.raise_(

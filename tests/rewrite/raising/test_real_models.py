@@ -15,6 +15,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.model_io.model import serialize
+from tests.grids import part
 from tests.rewrite.raising.brute_force import Arrays, Runtimes, dead_nodes, same_bits
 
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"
@@ -269,6 +270,7 @@ def test_inspect_finds_caches_that_can_be_updated_in_place(name: str, verdict: V
 
 
 @pytest.mark.long
+@part(2)
 @pytest.mark.parametrize("assume", [(), EVERYTHING], ids=["nothing granted", "everything granted"])
 @pytest.mark.parametrize(("name", "code"), NEVER.items(), ids=NEVER)
 def test_what_is_no_tensor_scatter_stays(

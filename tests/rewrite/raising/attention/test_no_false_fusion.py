@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given, note
 from hypothesis import strategies as st
 
-from tests.grids import search
+from tests.grids import part, search
 from tests.rewrite.raising.attention.decomposed import (
     Form,
     Layout,
@@ -94,6 +94,7 @@ def test_whatever_becomes_one_is_equal(form: Form, seed: int, dead: bool) -> Non
     np.testing.assert_allclose(got[~nothing], wanted[~nothing], rtol=1e-5, atol=1e-5)
 
 
+@part(2)
 @pytest.mark.parametrize("layout", ["four", "einsum", "joined", "five"])
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1), (2, 2, 2, 2, 2), (1, 5, 5, 3, 3)], ids=str)
 def test_sizes_that_are_one_or_equal_do_no_harm(

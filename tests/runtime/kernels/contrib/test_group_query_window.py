@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.contrib.grouped import Window
-from tests.grids import each, search
+from tests.grids import each, part, search
 from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, OUTPUTS, Array, D
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
@@ -82,6 +82,7 @@ STEPS = [
 ]
 
 
+@part(3)
 @needs_onnxruntime
 @pytest.mark.parametrize(
     "options",

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
-from tests.grids import each, grid, rest, search
+from tests.grids import each, grid, part, rest, search
 from tests.runtime.kernels.conversion.oracle import TYPES, NarrowType
 
 pytestmark = pytest.mark.long
@@ -108,7 +108,7 @@ def test_all_65536_codes_of_16_bits_to_float8(name: str, source: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["float4e2m1", *rest("float6e2m3", "float6e3m2")])
+@pytest.mark.parametrize("name", rest("float4e2m1", "float6e2m3", "float6e3m2"))
 def test_all_65536_codes_of_float16_to_narrower_ones(name: str) -> None:
     check(name, np.arange(1 << 16, dtype=np.uint16).view(np.float16), saturate=True)
 
@@ -138,6 +138,7 @@ def test_widening_is_exact(name: str) -> None:
         assert [Fraction(one) for one in found] == [*values]
 
 
+@part(2)
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("sign", [1, -1], ids=["positive", "negative"])
 def test_integers_of_64_bits_round_once(name: str, sign: int) -> None:
