@@ -392,6 +392,14 @@ def call_kernel(
     """Return an action that calls a kernel; `location` is for warnings."""
     function = functools.partial(kernel, **attributes) if attributes else kernel
     wants_context = _wants_context(kernel)
+    if not bodies and not wants_context:
+
+        def run_plain(inputs: Values, captured: Values, state: State, in_place: bool) -> Values:
+            check(inputs)
+            result = function(*inputs, in_place=True) if in_place else function(*inputs)
+            return (result,) if isinstance(result, np.ndarray) else _outputs(result)
+
+        return run_plain
 
     def run(inputs: Values, captured: Values, state: State, in_place: bool) -> Values:
         check(inputs)
@@ -402,12 +410,16 @@ def call_kernel(
         if wants_context:
             warn = functools.partial(_warn, state, location)
             keywords["context"] = Context(opset, outputs, warn)
-        result = function(*inputs, **keywords)
-        if isinstance(result, tuple):
-            return result
-        return (np.asarray(result) if isinstance(result, np.generic) else result,)
+        return _outputs(function(*inputs, **keywords))
 
     return run
+
+
+def _outputs(result: Value) -> Values:
+    """Return all outputs that a kernel returned, arrays in place of numbers of numpy."""
+    if isinstance(result, tuple):
+        return result
+    return (np.asarray(result) if isinstance(result, np.generic) else result,)
 
 
 def call_function(program: Program) -> Action:
