@@ -142,6 +142,7 @@ def test_help_says_the_name_that_is_called(name: str) -> None:
 
 INNER = {
     "CannotShrink": "verification runs the models as they are",
+    "CodedError": "only those that derive from it are raised, and they stand here",
     "KernelError": "the program that runs the kernel names the node, in a `RunFailed`",
     "MalformedNode": "whoever looks at the node says where it stands",
     "MayBeEmpty": "as Unproven",
