@@ -18,6 +18,7 @@ from benchmarks.real_models import CONFIGURATIONS, DATA, write
 from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.model_io.model import read
 from onnx_kvtool.rewrite.verify import Verifier
+from onnx_kvtool.verification.report import Settings
 from tests.test_scale import _MEASURE
 
 pytestmark = pytest.mark.slow
@@ -171,7 +172,7 @@ def test_a_fault_of_one_layer_is_found_at_true_size(
 ) -> None:
     """A third of the faults in each model, each of them in three models or more."""
     source = read(paths(name))
-    verifier = Verifier(source, budget=_PATIENT)
+    verifier = Verifier(source, Settings(budget=_PATIENT))
     missed = []
     for fault in FAULTS[MODELS.index(name) % 3 :: 3]:
         wrong = read(paths(name))

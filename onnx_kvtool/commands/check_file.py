@@ -218,16 +218,18 @@ class _Check:
     def _verifier(self) -> Verifier | None:
         """Return the function that compares the fixed model with the current one."""
         from onnx_kvtool.rewrite.verify import Verifier  # and with it everything that runs models
+        from onnx_kvtool.verification.report import Settings as Comparison
 
         try:
             check_external_data(self.model, need_bytes=True)
-            return Verifier(
-                self.model,
-                dims=self.settings.dims,
-                budget=self.settings.budget,
-                thorough=self.settings.thorough,
-                strict=self.settings.strict,
+            asked = self.settings
+            settings = Comparison(
+                dims=asked.dims,
+                budget=asked.budget,
+                thorough=asked.thorough,
+                strict=asked.strict,
             )
+            return Verifier(self.model, settings)
         except KvtoolError as error:
             self.notes.append(f"the fixed model was not compared: {error.message}")
             return None

@@ -262,18 +262,17 @@ def prepared(
     if request.verify is False:
         return None
     from onnx_kvtool.rewrite.verify import Verifier  # and with it everything that runs models
+    from onnx_kvtool.verification.report import Settings
 
-    return Verifier(
-        model,
+    settings = Settings(
         steps=request.verify_steps,
         dims=request.sizes,
-        force=request.verify is True,
         progress=progress,
         budget=budget,
         thorough=request.thorough,
         strict=request.strict,
-        needs_source=needs_source,
     )
+    return Verifier(model, settings, force=request.verify is True, needs_source=needs_source)
 
 
 def proven(

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.errors import Unverified
-from onnx_kvtool.core.machine import Budget, Progress, silent
+from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.core.reporting import missing
 from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.rewrite.report import Verification
@@ -28,49 +28,30 @@ class Verifier:
 
     Args:
         source: The model before it is rewritten.
-        seed: Seed of the inputs that are drawn.
-        steps: Decode steps after the first run of each case; None for the usual number.
-        dims: Sizes for symbolic dimensions, by name.
-        progress: Told of what is begun.
+        settings: How to compare; with `strict`, a result is rejected where the proof did not cover
+            something. The source is right by definition.
         force: Whether not to do without a comparison, and to run models as they are that fit into
             the memory of the machine.
-        budget: Memory and time that a comparison may take.
-        thorough: Whether the proof is tested at every rewritten place and in all cases.
-        strict: Whether a result is rejected where the proof did not cover something.
         needs_source: Whether a result is rejected where the source fails on all drawn inputs.
     """
 
     def __init__(
         self,
         source: ir.Model,
+        settings: Settings | None = None,
         *,
-        seed: int = 0,
-        steps: int | None = None,
-        dims: Mapping[str, int] | None = None,
         force: bool = False,
-        progress: Progress = silent,
-        budget: Budget | None = None,
-        thorough: bool = False,
-        strict: bool = False,
         needs_source: bool = False,
     ) -> None:
-        budget = budget or Budget()
-        self._settings = Settings(
-            steps=steps,
-            seed=seed,
-            dims=dict(dims or {}),
-            is_a_right=True,
-            budget=budget,
-            progress=progress,
-            thorough=thorough,
-            strict=strict,
-        )
+        settings = replace(settings or Settings(), is_a_right=True)
         self._force = force
         self._needs_source = needs_source
         if force and (available := available_memory()) is not None:
+            budget = settings.budget
             whole = Budget(max(available // 2, budget.memory), max(budget.seconds, 600.0))
-            self._settings = replace(self._settings, budget=whole)
-        self._source = Candidate.of(source, _SOURCE, self._settings)
+            settings = replace(settings, budget=whole)
+        self._settings = settings
+        self._source = Candidate.of(source, _SOURCE, settings)
 
     def compare(
         self,

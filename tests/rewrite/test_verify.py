@@ -18,6 +18,7 @@ from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
 from onnx_kvtool.verification import sizes
 from onnx_kvtool.verification.comparison import side_by_side
+from onnx_kvtool.verification.report import Settings
 from tests.grids import part, rest, thinned
 from tests.runtime.recorded import HAS_24, NAMES, NATIVE, model, native, needs_24
 
@@ -287,7 +288,7 @@ def test_a_model_that_fails_on_whatever_is_drawn_is_skipped_with_the_reason() ->
     g (float[N, 3] x, float[N, 5] z) => (float[M, K] y)
     { one = Identity (x) y = MatMul (one, z) }
     """
-    found = Verifier(model(text), dims={"N": 2}).compare(model(text))
+    found = Verifier(model(text), Settings(dims={"N": 2})).compare(model(text))
     assert found.status == "skipped"
     assert "the source does not run on drawn inputs" in (found.detail or "")
 
@@ -385,7 +386,7 @@ def test_large_models_that_cannot_be_made_small_are_skipped_with_the_reason() ->
 )
 def test_faults_of_large_models_are_found_on_small_copies(fault: Fault) -> None:
     source = native("llama_static")
-    verifier = Verifier(source, budget=Budget(1 << 20))
+    verifier = Verifier(source, Settings(budget=Budget(1 << 20)))
     found = verifier.compare(source)
     assert found.status == "equal"
     assert (found.detail or "").startswith("verified on copies with ")
@@ -415,7 +416,10 @@ def test_external_data_is_found_beside_the_model(
 @pytest.mark.long
 def test_steps_are_counted_and_may_be_none() -> None:
     source = native("llama_static")
-    counts = {steps: Verifier(source, steps=steps).compare(source).steps for steps in (0, 1, 2, 5)}
+    counts = {
+        steps: Verifier(source, Settings(steps=steps)).compare(source).steps
+        for steps in (0, 1, 2, 5)
+    }
     # The last case fills the cache, so that nothing follows; of the third, two steps fill it.
     assert counts == {0: 4, 1: 7, 2: 10, 5: 16}
 
@@ -424,7 +428,7 @@ def test_steps_are_counted_and_may_be_none() -> None:
 def test_a_fault_that_only_a_later_step_shows_is_found() -> None:
     source = native("llama_static")
     scatter = nodes(source, "TensorScatter")[-1]
-    verifiers = [Verifier(source, steps=steps, dims={"batch": 1}) for steps in (0, 1)]
+    verifiers = [Verifier(source, Settings(steps=steps, dims={"batch": 1})) for steps in (0, 1)]
     # Row 3 is written as row 2: only a step that starts there tells.
     two, three = (constant(source, str(n), np.array([n], np.int64)) for n in (2, 3))
     at_three = ir.node("Equal", [scatter.inputs[2], three])
@@ -480,7 +484,7 @@ def test_a_noisy_model_is_measured_before_it_is_called_different() -> None:
     sum_of_parts = (
         "part = Constant <value_float = {}> () parts = Mul (x, part) mean = ReduceSum (parts, axes)"
     )
-    verifier = Verifier(model(text), dims={"N": 50})
+    verifier = Verifier(model(text), Settings(dims={"N": 50}))
     found = verifier.compare(model(text.replace(mean, sum_of_parts.format(1 / 63))))
     assert found.status == "equal", found.detail
     assert found.max_abs_diff is not None
