@@ -24,12 +24,12 @@ def unfixed_inputs(model: ir.Model, growing: Collection[str] = ()) -> Iterator[D
         dims = dims_of(value)
         if dims is None:
             if isinstance(value.type, ir.TensorType):
-                yield _static("unknown-rank", place, f"input `{value.name}` declares no shape")
+                yield static_error("unknown-rank", place, f"input `{value.name}` declares no shape")
             continue
         for axis, dim in enumerate(dims):
             if dim is None:
                 text = f"dimension {axis} of input `{value.name}` has neither a size nor a name"
-                yield _static(
+                yield static_error(
                     "unknown-dimension",
                     place,
                     text,
@@ -48,14 +48,15 @@ def unfixed_inputs(model: ir.Model, growing: Collection[str] = ()) -> Iterator[D
             continue
         place = Location(path, value=value.name)
         help = "export the model with an input of a fixed length there, or without that input"
-        yield _static("growing-dimension", place, f"{text}, which grows with each step", help)
+        yield static_error("growing-dimension", place, f"{text}, which grows with each step", help)
     if missing:
         first, *_ = by_name[next(iter(missing))]
         wanted = "fixed sizes" if len(missing) > 1 else "a fixed size"
         text = f"{', '.join(missing.values())}: expected {wanted}"
         help = f"give `{' '.join(f'--dim {name}=N' for name in missing)}`"
-        yield _static("symbolic-dimension", Location(path, value=first[0].name), text, help)
+        yield static_error("symbolic-dimension", Location(path, value=first[0].name), text, help)
 
 
-def _static(code: str, place: Location, text: str, help: str | None = None) -> Diagnostic:
+def static_error(code: str, place: Location, text: str, help: str | None = None) -> Diagnostic:
+    """Return why a model has no fixed sizes at a place."""
     return Diagnostic(code, "error", place, text, help)

@@ -15,10 +15,9 @@ from onnx_kvtool.core.errors import UsageError, refuse
 from onnx_kvtool.core.machine import Progress, check_verified, collector_paused, silent
 from onnx_kvtool.core.words import unknown_name
 from onnx_kvtool.model_io.model import note_made, origin
-from onnx_kvtool.ops.schema import operators
+from onnx_kvtool.ops.schema import has_body, operators
 from onnx_kvtool.ops.traits import dtype_named
 from onnx_kvtool.rewrite.element_type import TypeChange, naming_the_flag
-from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.fixing.fix import rewrite_fixed
 from onnx_kvtool.rewrite.lower import legalise

@@ -10,9 +10,8 @@ from onnx_kvtool.core.record import Record, taken
 from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN
-from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_history, operators
+from onnx_kvtool.ops.schema import NEWEST, OpFacts, has_body, op_history, operators
 from onnx_kvtool.ops.traits import Trait, traits_of
-from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.lowering.early.table import STEPS, rules_of
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.raising.table import RAISINGS

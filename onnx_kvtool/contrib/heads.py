@@ -242,20 +242,12 @@ def attend_beside_sink(
     if how.mask is not None:
         masked = op("Add", scores, how.mask, hint="biased")
     masked = op("Where", seen, masked, -np.inf, hint="masked")
-    weights = op("Softmax", _with_column(em, masked, sink), axis=-1)
+    front = op("Slice", op("Shape", masked), em.constant([0], "first"), em.constant([3], "axes"))
+    column = op("Expand", sink, op("Concat", front, [1], axis=0), hint="sink")
+    weights = op("Softmax", op("Concat", masked, column, axis=-1), axis=-1)  # (B, H, L, S + 1)
     weights = op("Slice", weights, [0], [-1], [3])
     rows = op("Reshape", weights, grouped, hint="weights")
     found = op("Reshape", op("MatMul", rows, values), apart, hint="attended")
     joined = op("Transpose", found, perm=[0, 2, 1, 3], hint="rows")
     output = op("Reshape", joined, [0, 0, -1], hint="joined")
     return output, {SCORES: scores, WEIGHTS: weights}.get(how.shown or 0)
-
-
-def _with_column(em: Emitter, scores: ir.Value, sink: ir.Value) -> ir.Value:
-    """Return (B, H, L, S + 1)."""
-    op = em.op
-    zero, three = em.constant([0], "first"), em.constant([3], "axes")
-    front = op("Slice", op("Shape", scores), zero, three)
-    shape = op("Concat", front, [1], axis=0)
-    column = op("Expand", sink, shape, hint="sink")
-    return op("Concat", scores, column, axis=-1)

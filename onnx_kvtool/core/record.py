@@ -235,11 +235,15 @@ def read(kind: Any, data: Any) -> Any:
         return data
     if origin in (tuple, list, frozenset):
         return _several(origin, get_args(kind), data)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _mapping(get_args(kind)[1], data)
-    if hasattr(kind, "__dataclass_fields__"):
-        return _record(kind, data)
-    return _scalar(kind, data)
+    is_record = hasattr(kind, "__dataclass_fields__")
+    if not is_record and not (isinstance(origin, type) and issubclass(origin, Mapping)):
+        return _scalar(kind, data)
+    if not isinstance(data, Mapping):
+        raise Misfit(f"is {_shown(data)}, expected an object")
+    if not is_record:
+        return {name: _at(name, get_args(kind)[1], item) for name, item in data.items()}
+    made = getattr(kind, "of_json", None)
+    return filled(kind, data) if made is None else made(data)
 
 
 def _scalar(kind: Any, data: Any) -> Any:
@@ -284,19 +288,6 @@ def _several(origin: Callable[[Any], Any], kinds: tuple[Any, ...], data: Any) ->
     return origin([_at(f"{i}", kind, item) for i, (kind, item) in pairs])
 
 
-def _mapping(kind: Any, data: Any) -> dict[str, Any]:
-    if not isinstance(data, Mapping):
-        raise Misfit(f"is {_shown(data)}, expected an object")
-    return {name: _at(name, kind, item) for name, item in data.items()}
-
-
-def _record(kind: Any, data: Any) -> Any:
-    if not isinstance(data, Mapping):
-        raise Misfit(f"is {_shown(data)}, expected an object")
-    made = getattr(kind, "of_json", None)
-    return filled(kind, data) if made is None else made(data)
-
-
 def filled(kind: Any, data: Mapping[str, Any], **rest: Any) -> Any:
     """Return a dataclass of the keys of an object; `rest` has the fields without a key.
 
@@ -311,12 +302,13 @@ def filled(kind: Any, data: Mapping[str, Any], **rest: Any) -> Any:
         if key.parts:
             found[key.path] = read(type_of(kind, key.path), {p: data.get(p) for p in key.parts})
         elif key.key in data:
-            value = data[key.key]
-            if key.form is None:
+            form, value = key.form, data[key.key]
+            if form is None:
                 found[key.path] = _at(key.key, type_of(kind, key.path), value)
             else:
-                view = None if value is None else _at(key.key, key.form.view, value)
-                found[key.path] = None if view is None else key.form.back(view)
+                found[key.path] = (
+                    None if value is None else form.back(_at(key.key, form.view, value))
+                )
     try:
         return kind(**found, **rest)
     except TypeError:
@@ -384,18 +376,13 @@ def _object_schema(record: type, inner: dict[str, Any]) -> dict[str, Any]:
             required += [part for part in key.parts if part in whole["required"]]
             continue
         text = _text(record, key, said)
-        view = kind if key.form is None else _view(kind, key)
+        view = kind
+        if key.form is not None:
+            view = key.form.view | None if type(None) in get_args(kind) else key.form.view
         properties[key.key] = {**({"description": text} if text else {}), **_value(view, inner)}
         if not (key.is_optional or key.is_asked):
             required.append(key.key)
     return {"type": "object", "properties": properties, "required": required}
-
-
-def _view(kind: Any, key: Key) -> Any:
-    """Return the type of the JSON form of a value, optional if the value is."""
-    assert key.form is not None
-    is_optional = type(None) in get_args(kind)
-    return key.form.view | None if is_optional else key.form.view
 
 
 def _value(kind: Any, inner: dict[str, Any]) -> dict[str, Any]:

@@ -128,6 +128,7 @@ def is_misdeclared(value: ir.Value) -> bool:
 
 
 _Taken = Callable[[ir.TensorProtocol | None], ir.TensorProtocol | None]
+_Made = Callable[[int, ir.TensorProtocol], ir.TensorProtocol]
 
 
 def new_mark() -> str:
@@ -146,8 +147,13 @@ def number_of(tensor: ir.TensorProtocol | None, mark: str) -> int | None:
     return int(location.removeprefix(mark)) if location.startswith(mark) else None
 
 
-def put_back(model: ir.Model, taken: _Taken) -> None:
-    """Put every tensor where its placeholder stands in `model`."""
+def put_back(model: ir.Model, mark: str, made: _Made) -> None:
+    """Put tensors in the place of the placeholders with a mark; `made` gives them by number."""
+
+    def taken(tensor: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
+        number = number_of(tensor, mark)
+        return None if number is None or tensor is None else made(number, tensor)
+
     for _, graph in walk.graphs(model):
         for value in graph.initializers.values():
             if (tensor := taken(value.const_value)) is not None:

@@ -121,19 +121,12 @@ class ScopedValues:
     @property
     def root(self) -> ScopedValues:
         """The scope of the main graph (or of the function body being legalised)."""
-        scope = self
-        while scope.parent is not None:
-            scope = scope.parent
-        return scope
+        return self if self.parent is None else self.parent.root
 
     def find(self, key: Hashable) -> ir.Value | None:
         """Return the value that was built for `key` here or in an enclosing graph."""
-        scope: ScopedValues | None = self
-        while scope is not None:
-            if (value := scope.shared.get(key)) is not None:
-                return value
-            scope = scope.parent
-        return None
+        value = self.shared.get(key)
+        return value if value is not None or self.parent is None else self.parent.find(key)
 
 
 _E = TypeVar("_E", bound="Emitter")

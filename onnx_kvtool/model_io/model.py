@@ -23,7 +23,7 @@ from onnx_kvtool.core.errors import (
     UsageError,
 )
 from onnx_kvtool.core.machine import collector_paused
-from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, number_of, put_back, tensor_bytes
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, put_back, tensor_bytes
 from onnx_kvtool.model_io import message as carried
 from onnx_kvtool.model_io.atomic import Stamp, stamp, watch, write_bytes
 from onnx_kvtool.model_io.container import judge
@@ -146,15 +146,7 @@ def _remote_model(url: str) -> ir.Model:
         found = skeleton(file)
     message = parse(found.data, file.name)
     model = from_message(message, shown(url), file.name, prefix(url))
-
-    def taken(placeholder: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
-        number = number_of(placeholder, found.mark)
-        if number is None:
-            return None
-        assert placeholder is not None
-        return _fetched(placeholder, url, *found.places[number])
-
-    put_back(model, taken)
+    put_back(model, found.mark, lambda number, like: _fetched(like, url, *found.places[number]))
     return model
 
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import collector_paused
-from onnx_kvtool.core.storage import new_mark, number_of, put_back
+from onnx_kvtool.core.storage import new_mark, put_back
 from onnx_kvtool.model_io.claims import Judgement, judge_tensor
 from onnx_kvtool.model_io.message import MessageWriter
 from onnx_kvtool.model_io.model import from_message, origin, path_text, read, reason, set_origin
@@ -80,7 +80,7 @@ def _copied(model: ir.Model) -> ir.Model:
         raise KvtoolError(f"the model cannot be written: {reason(error)}") from error
     message.training_info.extend(known.training)
     copy = from_message(message, "", "the model", "")
-    put_back(copy, writer.taken)
+    put_back(copy, writer.mark, lambda number, _: writer.tensors[number])
     shown = origin(copy)
     before = [d for d in known.defects if d.code not in _SHOWN]
     seen = {(d.code, d.location) for d in before}
@@ -113,8 +113,3 @@ class _Outline(MessageWriter):
         out.data_location = onnx.TensorProto.EXTERNAL
         out.external_data.add(key="location", value=f"{self.mark}{len(self.tensors)}")
         self.tensors.append(tensor)
-
-    def taken(self, placeholder: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
-        """Return the tensor that a placeholder stands for; None for what is none."""
-        number = number_of(placeholder, self.mark)
-        return None if number is None else self.tensors[number]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import onnx
 import onnx.defs
@@ -129,6 +130,12 @@ def operators(domain: str = "") -> frozenset[str]:
     """Return the names of all operators of a domain at its newest version."""
     schemas = onnx.defs.get_all_schemas()
     return frozenset(s.name for s in schemas if s.domain == domain and not s.deprecated)
+
+
+def has_body(op_type: str) -> bool:
+    """Return whether the newest version of an operator of the default domain has a body."""
+    schema: Any = onnx.defs.get_schema(op_type, NEWEST, "")
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 @functools.cache

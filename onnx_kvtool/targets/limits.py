@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
-import onnx.defs
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
@@ -17,7 +16,7 @@ from onnx_kvtool.core.walk import graph_path, nodes
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.contrib import BLOCKED
 from onnx_kvtool.ops.legality import Problem
-from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.ops.schema import has_body, op_facts
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.targets.conditions.operators import foreign_types, unknown_operator
 from onnx_kvtool.targets.conditions.sizes import Asked
@@ -173,7 +172,11 @@ class ReleaseLimits:
 
     def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:
         """Return an error for each part of a finished model that the release does not support."""
-        return [*self._unranked(model), *self._limited_nodes(model, opset), *self._foreign(model)]
+        foreign = (
+            Diagnostic("target-limit", "error", place, f"{self.release} {why}")
+            for place, why in foreign_types(model, self.release)
+        )
+        return [*self._unranked(model), *self._limited_nodes(model, opset), *foreign]
 
     def _unranked(self, model: ir.Model) -> Iterator[Diagnostic]:
         """Yield an error for each input of unknown rank, if the release needs names."""
@@ -192,11 +195,6 @@ class ReleaseLimits:
                 if problem is not None:
                     place = Location.of(path, node, index)
                     yield Diagnostic(problem.code, "error", place, problem.text, problem.help)
-
-    def _foreign(self, model: ir.Model) -> Iterator[Diagnostic]:
-        """Yield an error for each unsupported type."""
-        for place, why in foreign_types(model, self.release):
-            yield Diagnostic("target-limit", "error", place, f"{self.release} {why}")
 
     def unknown_operators(self, model: ir.Model) -> Iterator[Diagnostic]:
         """Yield an error for each node that `unknown_operator` names."""
@@ -228,6 +226,4 @@ def has_other_form(limit: Limit) -> bool:
         return False
     if limit.when in REMEDIES or limit.when in OF_TYPES or limit.lower_opset:
         return True
-    schema: Any = onnx.defs.get_schema(limit.operator, NEWEST, "")
-    has_body = schema.has_function or schema.has_context_dependent_function
-    return limit.operator in REPLACED or has_body
+    return limit.operator in REPLACED or has_body(limit.operator)

@@ -13,6 +13,11 @@ Evidence = Literal["measured", "documented"]
 Number = tuple[int, ...]
 
 
+def number_of(version: str) -> Number:
+    """Return a version for comparison: (1, 17, 3)."""
+    return tuple(int(part) for part in version.split("."))
+
+
 @dataclass(frozen=True, slots=True)
 class Limit(Record):
     """Nodes of one operator that a release lacks a kernel for, refuses, or computes wrongly.
@@ -146,7 +151,7 @@ class Release(Record):
     @property
     def number(self) -> Number:
         """The version for comparison: (1, 17, 3)."""
-        return tuple(int(part) for part in self.version.split("."))
+        return number_of(self.version)
 
     def imports(self, domain: str, op_type: str) -> bool:
         """Return whether it imports an operator that ONNX does not define.

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, cast
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.targets.release import Evidence, Known, Limit, Number, Release
+from onnx_kvtool.targets.release import Evidence, Known, Limit, Release, number_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -73,25 +73,21 @@ def _known(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[
     """Return the operators of onnxruntime that a release supports in part."""
     found: dict[str, Known] = {}
     for step in steps:
-        if _number(step["version"]) <= _number(line["version"]):
+        if number_of(step["version"]) <= number_of(line["version"]):
             values = {name: tuple(these) for name, these in step.get("values", {}).items()}
             without, errs = frozenset(step.get("without", ())), frozenset(step.get("errs", ()))
             found[step["operator"]] = Known(step["inputs"], without, values, errs)
     return found
 
 
-def _number(version: str) -> Number:
-    return tuple(int(part) for part in version.split("."))
-
-
 def _holds(line: Mapping[str, Any], releases: str) -> bool:
     """Return whether a release, or the runtime of its kernels, is one of `tract 0.23.9+, ...`."""
-    number = _number(line["version"])
+    number = number_of(line["version"])
     for span in releases.split(", "):
         runtime, _, versions = span.partition(" ")
         first, _, last = versions.partition(" to ")
-        is_after = _number(first.rstrip("+")) <= number
-        is_before = first.endswith("+") or number <= _number(last or first)
+        is_after = number_of(first.rstrip("+")) <= number
+        is_before = first.endswith("+") or number <= number_of(last or first)
         if runtime in (line["runtime"], line.get("kernels")) and is_after and is_before:
             return True
     return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import closest, unknown_name
-from onnx_kvtool.targets.release import Release
+from onnx_kvtool.targets.release import Release, number_of
 from onnx_kvtool.targets.releases import releases
 
 
@@ -85,7 +85,7 @@ def _meant(known: list[Release], version: str) -> tuple[Release, str]:
             f"`{version}` is no version, expected numbers separated by dots",
             help=f"write it like `{runtime}@{known[-1].version}`",
         )
-    wanted = tuple(int(part) for part in version.split("."))
+    wanted = number_of(version)
     meant = next((r for r in known if r.number[: len(wanted)] == wanted), None)
     if meant is not None:
         return meant, str(meant)

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from onnx_kvtool.ops.changes import CHANGES, VALUE_LIMITS
-from onnx_kvtool.ops.schema import AttributeFacts, Formal, OpFacts, op_history
+from onnx_kvtool.ops.schema import AttributeFacts, Formal, OpFacts, has_body, op_history
 from onnx_kvtool.rewrite.engine.dtypes import detoured_parameter
-from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.lowering.early.loops import AT_ONCE
 from onnx_kvtool.rewrite.lowering.early.table import STEPS
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS

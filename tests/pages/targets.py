@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from onnx_kvtool.rewrite.engine.expand import has_body
+from onnx_kvtool.ops.schema import has_body
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.targets.release import Limit, Release
 from onnx_kvtool.targets.releases import releases

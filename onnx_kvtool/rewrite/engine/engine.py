@@ -13,10 +13,10 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
 from onnx_kvtool.ops.legality import Problem, fit
-from onnx_kvtool.ops.schema import is_standard, op_facts
+from onnx_kvtool.ops.schema import has_body, is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
-from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_body
+from onnx_kvtool.rewrite.engine.expand import Body, body_key, schema_body
 from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
 from onnx_kvtool.rewrite.engine.inline import (
     can_relabel,

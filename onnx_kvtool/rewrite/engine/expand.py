@@ -192,12 +192,6 @@ class Body:
     opset: int
 
 
-def has_body(op_type: str) -> bool:
-    """Return whether the newest version of an operator of the default domain has a body."""
-    schema: Any = onnx.defs.get_schema(op_type, NEWEST, "")
-    return bool(schema.has_function or schema.has_context_dependent_function)
-
-
 def body_key(node: ir.Node, opset: int, folder: ConstantFolder) -> bytes:
     """Return the key of a call's body: operator, attributes, types, small constants."""
     call = _call(node, opset, folder)

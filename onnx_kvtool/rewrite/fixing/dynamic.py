@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.analysis.unfixed import unfixed_inputs
+from onnx_kvtool.analysis.unfixed import static_error, unfixed_inputs
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.core.words import counted
@@ -97,7 +97,7 @@ def _of_values(model: ir.Model, inference: Inference, counted_by: str) -> Iterat
         if len(behind.values) > 1:
             text += f", nor that of {counted(len(behind.values) - 1, 'other value')}"
         follows = any(name in lost.why for name in counters)
-        yield _static("dynamic-size", lost.location, text, counted_by if follows else _UNKNOWN)
+        yield static_error("dynamic-size", lost.location, text, counted_by if follows else _UNKNOWN)
 
 
 def _is_number(value: ir.Value) -> bool:
@@ -117,7 +117,7 @@ def _of_branches(model: ir.Model) -> Iterator[Diagnostic]:
                 first, second = (f"({', '.join(map(str, shape))})" for shape in shapes)
                 text = f"the branches give {first} and {second} for `{output.name}`"
                 place = Location.of(path, node, index, output.name)
-                yield _static("dynamic-size", place, text, _MERGED)
+                yield static_error("dynamic-size", place, text, _MERGED)
                 return  # the others of this If are one matter
 
 
@@ -137,7 +137,7 @@ def _of_other_types(inference: Inference) -> Iterator[Diagnostic]:
         if isinstance(type_, ir.SequenceType | ir.OptionalType):
             kind = "a sequence" if isinstance(type_, ir.SequenceType) else "optional"
             text = f"`{value.name}` is {kind}, whose size no type fixes"
-            yield _static("no-tensor", place, text)
+            yield static_error("no-tensor", place, text)
 
 
 def _nodes_left(model: ir.Model) -> Iterator[Diagnostic]:
@@ -150,13 +150,13 @@ def _nodes_left(model: ir.Model) -> Iterator[Diagnostic]:
         place = Location.of(path, node, index)
         if Trait.GIVES_SIZES in kinds:
             text = f"`{node.op_type}` reads a size when the model runs"
-            yield _static("size-read", place, text)
+            yield static_error("size-read", place, text)
         elif Trait.COUNTS in kinds:
             text = f"the size of what `{node.op_type}` gives depends on elements"
-            yield _static("dynamic-size", place, text)
+            yield static_error("dynamic-size", place, text)
         elif (given := _told_at_run_time(node, folder)) is not None:
             text = f"`{given.name}` says how large the result of `{node.op_type}` is, no constant"
-            yield _static("dynamic-size", place, text)
+            yield static_error("dynamic-size", place, text)
 
 
 def _told_at_run_time(node: ir.Node, folder: ConstantFolder) -> ir.Value | None:
@@ -186,10 +186,6 @@ def _names_left(model: ir.Model) -> Iterator[Diagnostic]:
                     value.shape is None or not value.shape.is_static()
                 ):
                     place = Location.of(path, node, index, value.name)
-                    yield _static(
+                    yield static_error(
                         "dynamic-size", place, f"the shape of `{value.name}` is not fixed"
                     )
-
-
-def _static(code: str, place: Location, text: str, help: str | None = None) -> Diagnostic:
-    return Diagnostic(code, "error", place, text, help)
