@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from onnx_kvtool.analysis.caches.cache import Cache, kept
@@ -113,27 +113,23 @@ _LENGTHS = sorted({2**n for n in range(4, 21)} | {3 * 2**n for n in range(4, 19)
 """Capacities that the slider offers, besides that of the model."""
 
 
-_PIECE_KEYS = ("size", "bits", "rows", "grows", "window")
-"""The names of a piece's attributes in the script of the page."""
-
-
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one or several caches of one kind cost.
+    """What one or several caches of one kind cost; the script of the page reads it by these names.
 
     Attributes:
         size: Bytes of one row of one sequence, of all these caches together.
         bits: Bits of an element.
         rows: Rows of each sequence that are allocated; None where their number is unknown.
         grows: Whether as many rows are allocated as tokens fill.
-        is_window: Whether more rows than these are of no use.
+        window: Whether more rows than these are of no use.
     """
 
     size: float
     bits: int
     rows: int | None
     grows: bool
-    is_window: bool
+    window: bool
 
     def allocated(self, capacity: int, tokens: int) -> float:
         """Return the bytes of one sequence of `tokens` tokens."""
@@ -186,9 +182,7 @@ class CostModel:
     def to_json(self) -> dict[str, Any]:
         """Return what the script of the page computes with; see `onnx_kvtool.report.page`."""
         return {
-            "pieces": [
-                dict(zip(_PIECE_KEYS, astuple(piece), strict=True)) for piece in self.pieces
-            ],
+            "pieces": list(map(asdict, self.pieces)),
             "capacity": self.capacity,
             "capacities": self.offered_capacities,
             "batches": self.offered_batches,

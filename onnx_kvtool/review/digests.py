@@ -68,10 +68,6 @@ def number(value: float) -> str:
     return str(np.float32(value))
 
 
-_SHOWN: Mapping[str, Callable[[Any], str]] = {"INT": str, "FLOAT": number, "STRING": quoted}
-"""Functions that make the text of attributes; those of lists have an S behind."""
-
-
 def attribute_head(attribute: onnx.AttributeProto) -> str:
     """Return the beginning of the text of an attribute: `axis: int = `."""
     kind = _A.AttributeType.Name(attribute.type).lower()
@@ -86,7 +82,7 @@ def scalar_attribute(attribute: onnx.AttributeProto) -> str | None:
     head, kind = attribute_head(attribute), _A.AttributeType.Name(attribute.type)
     if attribute.ref_attr_name:
         return f"{head}@{word(attribute.ref_attr_name)}"
-    show = {**_SHOWN, "TYPE_PROTO": type_text}.get(kind.removesuffix("S"))
+    show = _SHOWN.get(kind.removesuffix("S"))
     if show is None:
         return None
     value = onnx.helper.get_attribute_value(attribute)
@@ -125,6 +121,15 @@ def _dim(dim: onnx.TensorShapeProto.Dimension) -> str:
     return identifier(dim.dim_param) if kind and dim.dim_param else "?"
 
 
+_SHOWN: Mapping[str, Callable[[Any], str]] = {
+    "INT": str,
+    "FLOAT": number,
+    "STRING": quoted,
+    "TYPE_PROTO": type_text,
+}
+"""Functions that make the text of attributes; those of lists have an S behind."""
+
+
 # The content of a tensor in one line: a few values, or a digest.
 
 
@@ -135,20 +140,7 @@ _SHOWN_WHOLE, _SHOWN_FLOATS = 16, 4
 """Up to so many elements are shown by value: sizes, axes and scalars."""
 _DIGITS = 32
 _UNREAD = '["sha256": "?"]'
-_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 _DIGESTED = frozenset({ir.DataType.UNDEFINED, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
-_PATTERNS = frozenset(
-    {
-        ir.DataType.FLOAT16,
-        ir.DataType.BFLOAT16,
-        ir.DataType.FLOAT8E4M3FN,
-        ir.DataType.FLOAT8E4M3FNUZ,
-        ir.DataType.FLOAT8E5M2,
-        ir.DataType.FLOAT8E5M2FNUZ,
-        ir.DataType.FLOAT8E8M0,
-    }
-)
-"""Floats that ONNX text writes as integers with the same bits."""
 
 
 class Digests:
@@ -320,11 +312,12 @@ def _by_value(tensor: ir.TensorProtocol) -> tuple[str, str] | None:
     if isinstance(tensor, SparseInitializer):
         return None
     dtype, shape = tensor.dtype, tensor.shape.numpy()
-    is_float = dtype in _FLOATS or dtype in _PATTERNS
-    if dtype in _DIGESTED or (dtype.is_floating_point() and not is_float):
+    # ONNX text writes floats of 8 and 16 bits as integers with the same bits, and none of fewer.
+    width = dtype.bitwidth if dtype.is_floating_point() else 0
+    if dtype in _DIGESTED or 0 < width < 8:
         return None
     count = math.prod(shape)
-    if not 0 <= count <= (_SHOWN_FLOATS if is_float else _SHOWN_WHOLE):
+    if not 0 <= count <= (_SHOWN_FLOATS if width else _SHOWN_WHOLE):
         return None
     if dtype == ir.DataType.STRING:
         texts = _texts(tensor)
@@ -333,10 +326,10 @@ def _by_value(tensor: ir.TensorProtocol) -> tuple[str, str] | None:
     if len(data) != tensor_bytes(tensor):
         return None
     values = decoded(data, dtype, count)
-    if dtype in _PATTERNS:
+    if width in (8, 16):
         bits = np.frombuffer(data, f"<u{len(data) // count}") if data else ()
         return _listed(map(str, bits)), ", ".join(str(float(v)) for v in values)
-    if dtype in _FLOATS:
+    if width:
         return None if np.isnan(values).any() else (_listed(map(str, values)), "")
     return _listed(str(int(v)) for v in values), ""
 
