@@ -103,10 +103,9 @@ def _infer(contents: Contents) -> onnx.ModelProto:
 def _suspects(contents: Contents) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
     """Return the nodes with a negative constant as a size, and the other nodes with a window."""
     told, windows = [], []
-    negative: set[str] | None = None
-    for node in contents.standard(*_BY_NUMBER, *_BY_WINDOW):
-        if negative is None:
-            negative = contents.constants(_below_zero)
+    found = contents.standard(*_BY_NUMBER, *_BY_WINDOW)
+    negative = contents.constants(_below_zero) if found else set[str]()
+    for node in found:
         places, names = sizing(node.op_type)
         if is_told(node, (places, (*names, *_WINDOW)), negative, _below_zero):
             told.append(node)

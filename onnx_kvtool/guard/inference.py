@@ -212,11 +212,9 @@ class _Weightless(MessageWriter):
     def _unused(self, name: str) -> str:
         """Return a name that no value of the model has, made from `name`."""
         if not self._taken:
+            self._taken = {value.name or "" for value in walk.values(self._model)}
             for _, graph in walk.graphs(self._model):
-                self._taken.update(value.name or "" for value in (*graph.inputs, *graph.outputs))
-                self._taken.update(graph.initializers)
-                for node in graph:
-                    self._taken.update(value.name or "" for value in node.outputs)
+                self._taken.update(value.name or "" for value in graph.outputs)
         number = 0
         while (unused := f"{name}.{number}") in self._taken:
             number += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import graphlib
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import onnx
@@ -45,7 +46,6 @@ def _make_distinct(message: onnx.ModelProto) -> dict[str, str]:
     taken = {name for holder in every_holder(message, HOLDERS) for name in _defined(holder)}
     seen = {name for root in roots for name in _defined(root)}
     originals: dict[str, str] = {}
-    names: dict[str, str] = {}  # of the values that can be read where the walk is
 
     def fresh(name: str) -> str:
         number = len(originals)
@@ -55,21 +55,17 @@ def _make_distinct(message: onnx.ModelProto) -> dict[str, str]:
         originals[new] = name
         return new
 
-    def visit(holder: Holder) -> None:
+    def visit(holder: Holder, names: ChainMap[str, str]) -> None:
+        """Rename in bodies; `names` has what they can read, all of it seen."""
         for body in _inner(holder):
             defined = _defined(body)
-            hidden = {name: names.pop(name, None) for name in defined}
-            names.update((name, fresh(name)) for name in defined if name in seen)
+            inner = names.new_child({name: fresh(name) for name in defined if name in seen})
             seen.update(defined)
-            _rename(body, names)
-            visit(body)
-            for name, outer in hidden.items():
-                names.pop(name, None)
-                if outer is not None:
-                    names[name] = outer
+            _rename(body, inner)
+            visit(body, inner)
 
     for root in roots:
-        visit(root)
+        visit(root, ChainMap())
     return originals
 
 
