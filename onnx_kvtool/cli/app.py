@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from io import UnsupportedOperation
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import click
 
@@ -52,18 +52,15 @@ _BROKEN_PIPE = 141  # and for one ended by SIGPIPE
 
 
 class KvtoolGroup(Page, click.Group):
-    """A group whose commands end in exit code 0 to 4, and never in a traceback.
+    """A group whose commands end in exit code 0 to 4, and never in a traceback."""
 
-    Args:
-        attributes: As for `click.Group`.
-        purposes: Names of commands by purpose, as the help lists them.
-    """
-
-    def __init__(
-        self, *, purposes: Mapping[str, Sequence[str]] | None = None, **attributes: Any
-    ) -> None:
-        super().__init__(**attributes)
-        self.purposes = dict(purposes or {})
+    purposes: ClassVar[Mapping[str, Sequence[str]]] = {
+        "Rewrite a model": ("lower", "raise"),
+        "Look at a model": ("inspect", "infer", "check", "merge", "diff", "print"),
+        "Run a model": ("eval", "verify", "bench"),
+        "Ask what kvtool knows": ("ops", "rule", "targets", "help"),
+    }
+    """Names of commands by purpose, as the help lists them."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line; exit the process unless `standalone_mode` is false."""
@@ -207,13 +204,6 @@ _COMMANDS = (
 COMMANDS: Table[str, click.Command] = Table("command", ((one.name or "", one) for one in _COMMANDS))
 
 
-_PURPOSES = {
-    "Rewrite a model": ("lower", "raise"),
-    "Look at a model": ("inspect", "infer", "check", "merge", "diff", "print"),
-    "Run a model": ("eval", "verify", "bench"),
-    "Ask what kvtool knows": ("ops", "rule", "targets", "help"),
-}
-
 _EPILOG = """\b
 Examples:
   kvtool inspect decoder.onnx                 shows its caches and their cost
@@ -236,7 +226,6 @@ Exit codes:
     cls=KvtoolGroup,
     epilog=_EPILOG,
     commands={**COMMANDS, "help": help_},
-    purposes=_PURPOSES,
     context_settings={"help_option_names": HELP_NAMES, "max_content_width": 100},
 )
 @click.option(

@@ -85,11 +85,6 @@ def text_of(command: str) -> str:
     return json.dumps(document(command), indent=2)
 
 
-def show_schema(command: str) -> None:
-    """Write the schema of a command to standard output."""
-    write_data(text_of(_SAME.get(command, command)))
-
-
 _GENERAL = "Options"
 HELP_NAMES = ["-h", "--help"]
 _FEW = 6  # options; so few need no sections
@@ -213,7 +208,7 @@ def _schema_option(section: str) -> KvtoolOption:
             return
 
         assert ctx.info_name is not None
-        show_schema(ctx.info_name)
+        write_data(text_of(_SAME.get(ctx.info_name, ctx.info_name)))
         ctx.exit()
 
     return KvtoolOption(

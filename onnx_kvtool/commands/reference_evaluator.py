@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,6 @@ class ReferenceEvaluator:
         if caches is not None:
             self._check_caches(caches)
         self._caches = None if caches is None else dict(caches)
-        self._plan: InputPlan | None = None
         self._fitting: dict[str, object] = {}
         self._complete: set[tuple[tuple[str, ...], ...]] = set()
         self._held: dict[str, Value] = {}
@@ -243,11 +243,9 @@ class ReferenceEvaluator:
         """Give up the caches: the next step begins with empty ones."""
         self._held, self._is_lost = {}, False
 
-    @property
+    @cached_property
     def _known(self) -> InputPlan:
-        if self._plan is None:
-            self._plan = plan_with(self._model, {})
-        return self._plan
+        return plan_with(self._model, {})
 
     def _evaluator_for(self, attributes: Mapping[str, Any] | None) -> Evaluator:
         """Return the evaluator of the model, or of a function called with attributes."""

@@ -101,25 +101,24 @@ def _problem(tensor: Any) -> str | None:
     wanted = [count] if len(shape) == 1 else [count, len(dims)]
     if shape != wanted:
         return f"has indices of shape {shape}, expected {wanted}"
-    return _order_problem(indices, dims, linear=len(shape) == 1)
+    return _order_problem(indices, [math.prod(dims)] if len(shape) == 1 else dims)
 
 
-def _order_problem(indices: Any, dims: list[int], *, linear: bool) -> str | None:
-    external = indices.data_location == 1
-    if external or math.prod(indices.dims) > _MOST_READ:
+def _order_problem(indices: Any, limits: list[int]) -> str | None:
+    count = math.prod(indices.dims)
+    if indices.data_location == 1 or count > _MOST_READ:  # 1 is external
         return None
     raw = indices.raw_data
     stored = (
         np.frombuffer(raw, "<i8") if raw and len(raw) % 8 == 0 else np.array(indices.int64_data)
     )
-    if stored.size != math.prod(indices.dims):
-        return f"has {stored.size} indices, and their shape says {math.prod(indices.dims)}"
-    table = stored.reshape(-1, 1) if linear else stored.reshape(-1, len(dims))
-    limits = np.array([math.prod(dims)] if linear else dims)
-    outside = ((table < 0) | (table >= limits)).any(axis=1)
+    if stored.size != count:
+        return f"has {stored.size} indices, and their shape says {count}"
+    table = stored.reshape(-1, len(limits))
+    outside = ((table < 0) | (table >= np.array(limits))).any(axis=1)
     if outside.any():
         at = int(outside.argmax())
-        return f"has the index {table[at].tolist()} at {at}, outside of {limits.tolist()}"
+        return f"has the index {table[at].tolist()} at {at}, outside of {limits}"
     rows = [tuple(row) for row in table.tolist()]
     for at, (one, other) in enumerate(itertools.pairwise(rows)):
         if other <= one:
