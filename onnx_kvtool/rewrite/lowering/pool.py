@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, computed_in, dtype_of, known_type
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
@@ -22,6 +23,10 @@ _FIRST_WITHOUT = 22
 Earlier texts count them, and so does every text of LpPool. onnxruntime and onnx's reference leave
 them out at every opset.
 """
+
+
+_Moves = dict[str, Any]
+"""How windows move, as attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +93,11 @@ def lower_pool_22(view: Rewritten, em: Emitter) -> Replacement:
     padded = [*(a.before for a in axes), *(a.end for a in axes)]
     is_changed = padded[len(axes) :] != [a.after for a in axes]
     with_padding = op_type == "AveragePool" and view.integer("count_include_pad") != 0
+    moves = _moves(axes, padded, auto_pad)
     lacks_gaps = em.opset < {"AveragePool": 19, "LpPool": 18, "MaxPool": 10}[op_type]
     fits = all(p < a.kernel for p, a in zip(padded, (*axes, *axes), strict=True))
     if fits and not (is_changed and with_padding) and not (has_gaps and lacks_gaps):
-        return _again(view, em, op_type, axes, padded, auto_pad)
+        return _again(view, em, op_type, moves)
     if op_type == "MaxPool":
         return Replacement((_largest(view, em, data, axes, padded),), via="gathered")
     channels = (dims_of(data) or (None, None))[1]
@@ -105,11 +111,11 @@ def lower_pool_22(view: Rewritten, em: Emitter) -> Replacement:
     x, power = cast(em, data, wide), float(view.integer("p", 1))
     if op_type == "LpPool":
         x = em.op("Pow", em.op("Abs", x), np.array(power, wide.numpy()))
-    result = _sums(em, x, channels, axes, padded, auto_pad)
+    result = _sums(em, x, channels, moves)
     if op_type == "LpPool":
         result = em.op("Pow", result, np.array(1 / power, wide.numpy()))
     else:
-        counted = _counts(em, data, axes, padded, auto_pad, with_padding, wide)
+        counted = _counts(em, data, axes, moves, with_padding, wide)
         result = em.op("Div", result, counted)
     return Replacement((cast(em, result, dtype),), via="conv")
 
@@ -157,17 +163,10 @@ def _axes(view: NodeView, data: ir.Value, op_type: str) -> tuple[list[_Axis], st
     return axes, "NOTSET" if known or not auto_pad.startswith("SAME") else auto_pad
 
 
-def _again(
-    view: NodeView,
-    em: Emitter,
-    op_type: str,
-    axes: list[_Axis],
-    padded: list[int],
-    auto_pad: str,
-) -> Replacement:
+def _again(view: NodeView, em: Emitter, op_type: str, moves: _Moves) -> Replacement:
     """Return the same pool with pads that make rounding up needless."""
-    attributes = _moves(axes, padded, auto_pad)
-    if all(a.dilation == 1 for a in axes):
+    attributes = dict(moves)
+    if set(moves["dilations"]) == {1}:
         del attributes["dilations"]
     for name in ("count_include_pad", "p", "storage_order"):
         if number := view.integer(name, 0):
@@ -204,21 +203,13 @@ def _largest(
     return data
 
 
-def _sums(
-    em: Emitter,
-    x: ir.Value,
-    channels: int,
-    axes: list[_Axis],
-    padded: list[int],
-    auto_pad: str,
-) -> ir.Value:
+def _sums(em: Emitter, x: ir.Value, channels: int, moves: _Moves) -> ir.Value:
     """Return the sum of each window: (N, C, ...), where C is `channels`."""
-    dtype = dtype_of(x)
-    ones = np.ones((channels, 1, *(axis.kernel for axis in axes)), dtype.numpy())
-    return em.op("Conv", x, ones, attributes=_moves(axes, padded, auto_pad), group=channels)
+    ones = np.ones((channels, 1, *moves["kernel_shape"]), dtype_of(x).numpy())
+    return em.op("Conv", x, ones, attributes=moves, group=channels)
 
 
-def _moves(axes: list[_Axis], padded: list[int], auto_pad: str) -> dict[str, AttributeValue]:
+def _moves(axes: list[_Axis], padded: list[int], auto_pad: str) -> _Moves:
     """Return the attributes that say how a window moves."""
     return {
         "kernel_shape": [axis.kernel for axis in axes],
@@ -232,17 +223,15 @@ def _counts(
     em: Emitter,
     data: ir.Value,
     axes: list[_Axis],
-    padded: list[int],
-    auto_pad: str,
+    moves: _Moves,
     with_padding: bool,
     dtype: ir.DataType,
 ) -> ir.Value:
     """Return how many elements of each window count, of a shape that the sums are divided by."""
     everything = np.array(math.prod(axis.kernel for axis in axes), dtype.numpy())
-    has_pads = any(padded) or auto_pad != "NOTSET"
-    if not has_pads or (
-        with_padding and padded == [*(a.before for a in axes), *(a.after for a in axes)]
-    ):
+    padded = moves.get("pads")
+    given = [*(a.before for a in axes), *(a.after for a in axes)]
+    if padded is not None and (not any(padded) or (with_padding and padded == given)):
         return em.constant(everything, "count")
     if all(axis.count is not None for axis in axes):
         total = None
@@ -258,4 +247,4 @@ def _counts(
     shape_ = em.op("Concat", [1, 1], sizes, axis=0)
     one_ = ir.Tensor(np.ones(1, dtype.numpy()))
     ones = em.op("ConstantOfShape", shape_, value=one_)
-    return _sums(em, ones, 1, axes, padded, auto_pad)
+    return _sums(em, ones, 1, moves)
