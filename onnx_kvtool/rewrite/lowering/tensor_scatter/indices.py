@@ -142,6 +142,8 @@ class _Tuples:
         self.facts = update
         self.checked = bounds == "checked"
         self.k = len(update.lead)
+        sizes = [d for d in update.lead[:-1] if isinstance(d, int)]
+        self.is_small = math.prod(sizes) * self.k <= _LARGEST_CONSTANT
 
     def build(self) -> ir.Value:
         facts = self.facts
@@ -187,12 +189,12 @@ class _Tuples:
         saves additions.
         """
         em = self.em
-        prefix, rest = self._prefix()
+        prefix = self._prefix()
         outside = em.constant(prefix + _last(self.k, OUTSIDE), "outside")
         chosen = row_or_outside(
             em, start, row, outside, self.k, wraps=self.facts.mode == "circular"
         )
-        return [chosen, *rest, *self._spread(self._counters())]
+        return [chosen, *self._spread(self._counters())]
 
     def _placed(self, rows: ir.Value, *, rows_follow: bool) -> ir.Value:
         """Return the tuples of rows (B, 1, ..., L or 1, 1), plus 0 .. L-1 where `rows_follow`."""
@@ -232,12 +234,12 @@ class _Tuples:
         return self.em.sharing.op("Reshape", write_indices, [-1] + [1] * self.k, hint="starts")
 
     def _counters(self) -> dict[int, ir.Value]:
-        """Return (.., d_i, .., 1) counters of the unknown dimensions before the sequence axis."""
+        """Return (.., d_i, .., 1) counters of the dimensions that `_prefix` leaves out."""
         facts = self.facts
         return {
             i: positions(self.em, dim, facts.update, i, place=i, rank=self.k + 1)
             for i, dim in enumerate(facts.lead[:-1])
-            if not isinstance(dim, int)
+            if not (isinstance(dim, int) and self.is_small)
         }
 
     def _row_numbers(self) -> ir.Value:
@@ -259,30 +261,19 @@ class _Tuples:
 
         `rows`: the row numbers 0 .. L-1 are among them, also for an unknown L.
         """
-        prefix, rest = self._prefix()
+        prefix = self._prefix()
         length = self.facts.length
         if rows and isinstance(length, int) and prefix.size * length <= _LARGEST_CONSTANT:
             prefix = prefix + _grid([1] * (self.k - 1) + [length])
             rows = False
-        if prefix.any() or prefix.size == 0:
-            rest = [self.em.constant(prefix, "rows"), *rest]
-        return rest + (self._rows() if rows else [])
+        known = prefix.any() or prefix.size == 0
+        fixed = [self.em.constant(prefix, "rows")] if known else []
+        return fixed + (self._rows() if rows else [])
 
-    def _prefix(self) -> tuple[np.ndarray, list[ir.Value]]:
-        """Return the known coordinates before the sequence axis as one array, (.., 1, k).
-
-        When that would be too large, the array is the origin and each dimension is a part of its
-        own, to be added at run time.
-        """
-        sizes = [d if isinstance(d, int) else 1 for d in self.facts.lead[:-1]] + [1]
-        if math.prod(sizes) * self.k <= _LARGEST_CONSTANT:
-            return _grid(sizes), []
-        single = [
-            _grid([n if i == place else 1 for i, n in enumerate(sizes)])
-            for place in range(self.k - 1)
-        ]
-        parts = [self.em.constant(part, "rows") for part in single if part.any()]
-        return _grid([1] * self.k), parts
+    def _prefix(self) -> np.ndarray:
+        """Return the known coordinates before the sequence axis, (.., 1, k), or the origin."""
+        lead = self.facts.lead[:-1]
+        return _grid([d if isinstance(d, int) and self.is_small else 1 for d in lead] + [1])
 
     def _rows(self) -> list[ir.Value]:
         """Return the row numbers 0 .. L-1 as tuples (1, ..., L, k); nothing for a single row."""
