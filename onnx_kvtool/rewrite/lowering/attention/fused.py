@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Operand, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import one_shape, positions, size
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.rewrite.lowering.attention.mask import (
@@ -110,17 +110,12 @@ class ScoreShapes:
     """What a Reshape of scores is given.
 
     Attributes:
-        apart: (B, KV, G, L, S).
-        together: (B, KV, G * L, S).
-        rows: (B, KV, G * L, width), for the width that it is given.
-        groups: (B, KV, G, L, width), likewise.
+        of: Returns (B, KV, G, L, width) or, with the rows of a group together, (B, KV, G * L,
+            width), from `apart` and the width, None for S.
         has_zeros: Whether a 0 is a size, and not one of the operand.
     """
 
-    apart: ir.Value
-    together: ir.Value
-    rows: Callable[[int], ir.Value]
-    groups: Callable[[int], ir.Value]
+    of: Callable[[bool, int | None], ir.Value]
     has_zeros: bool
 
 
@@ -133,43 +128,30 @@ def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> S
         None where neither L nor S is a number above 0, and no Reshape tells a size of 0 from one
         that stays.
     """
-    total = window.total
+    total, rows = (dim if isinstance(dim, int) else 0 for dim in (window.total, window.length))
+    if total > 0 or rows > 0:
 
-    def constants(apart: list[int], together: list[int]) -> ScoreShapes:
-        return ScoreShapes(
-            em.constant(apart, "shape"),
-            em.constant(together, "shape"),
-            lambda width: em.constant([0, kv_heads, -1, width], "shape"),
-            lambda width: em.constant([0, kv_heads, group, -1, width], "shape"),
-            has_zeros=False,
-        )
+        def constant(apart: bool, width: int | None) -> ir.Value:
+            heads, last = [kv_heads, group] if apart else [kv_heads], width or total
+            if last > 0:
+                return em.constant([0, *heads, -1, last], "shape")
+            return em.constant([0, *heads, rows if apart else group * rows, -1], "shape")
 
-    if isinstance(total, int) and total > 0:
-        return constants([0, kv_heads, group, -1, total], [0, kv_heads, -1, total])
-    rows = window.length
-    if isinstance(rows, int) and rows > 0:
-        return constants([0, kv_heads, group, rows, -1], [0, kv_heads, group * rows, -1])
+        return ScoreShapes(constant, has_zeros=False)
     if em.opset < _ALLOWS_ZERO:
         return None
     em, dims = em.sharing, dims_of(window.view.query)
     batch = _vector(em, dims[0] if dims else None, window.view.query, 0)
     length = _vector(em, window.length, window.view.query, window.query_axis)
-    keys = _vector(em, total, window.keys, window.key_axis)
+    keys = _vector(em, window.total, window.keys, window.key_axis)
 
-    def apart(last: Operand) -> ir.Value:
-        return em.op("Concat", batch, [kv_heads, group], length, last, axis=0, hint="apart")
+    def computed(apart: bool, width: int | None) -> ir.Value:
+        heads, last = [kv_heads, group] if apart else [kv_heads], [width] if width else keys
+        middle = length if apart else em.op("Mul", length, [group], hint="rows")
+        hint = "apart" if apart else "together"
+        return em.op("Concat", batch, heads, middle, last, axis=0, hint=hint)
 
-    def together(last: Operand) -> ir.Value:
-        rows = em.op("Mul", length, [group], hint="rows")
-        return em.op("Concat", batch, [kv_heads], rows, last, axis=0, hint="together")
-
-    return ScoreShapes(
-        apart(keys),
-        together(keys),
-        lambda width: together([width]),
-        lambda width: apart([width]),
-        has_zeros=True,
-    )
+    return ScoreShapes(computed, has_zeros=True)
 
 
 def _vector(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:

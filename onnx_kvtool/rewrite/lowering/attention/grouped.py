@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter, Operand, Replacement
+from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import cast, size, squeeze, unsqueeze, where
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.traits import FLOAT_TYPES
@@ -84,6 +84,7 @@ class _Grouped:
         may_branch: bool,
     ) -> None:
         self.view, self.em, self.dtype = view, em, dtype
+        self._op = em.op
         self.heads, self.kv_heads = heads
         self.group = self.heads // self.kv_heads
         self.rank = 4 if self.group == 1 else 5
@@ -179,14 +180,13 @@ class _Grouped:
         one over strided rows 0.5 to 0.9.
         """
         zeros = {"allowzero": 1} if shapes.has_zeros else None
-        rows, groups = shapes.rows(self.head_size), shapes.groups(self.value_size)
-        query = self._op("Reshape", query, rows, attributes=zeros)
+        query = self._op("Reshape", query, shapes.of(False, self.head_size), attributes=zeros)
         scores = self._op("MatMul", query, keys, hint="scores")
-        scores = self._op("Reshape", scores, shapes.apart, attributes=zeros)
+        scores = self._op("Reshape", scores, shapes.of(True, None), attributes=zeros)
         weights = self._softmax(scores, bias)
-        weights = self._op("Reshape", weights, shapes.together, attributes=zeros)
+        weights = self._op("Reshape", weights, shapes.of(False, None), attributes=zeros)
         weighted = self._op("MatMul", weights, values, hint="weighted")
-        return self._op("Reshape", weighted, groups, attributes=zeros)
+        return self._op("Reshape", weighted, shapes.of(True, self.value_size), attributes=zeros)
 
     def _shapes(self, window: Window) -> ScoreShapes | None:
         """Return how a contiguous cache is read once for a group; None if for each head."""
@@ -291,9 +291,6 @@ class _Grouped:
     def _is_one_token(self) -> bool:
         dims = self.view.query.shape
         return dims is not None and dims[1 if self.view.rank == 3 else 2] == 1
-
-    def _op(self, op_type: str, *inputs: Operand, **keywords: object) -> ir.Value:
-        return self.em.op(op_type, *inputs, **keywords)  # type: ignore[arg-type]
 
     def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:
         return self._op("Reshape", value, shape)
