@@ -54,9 +54,6 @@ class _Contraction:
         self.dtype = dtype
         self.full = full
 
-    def op(self, kind: str, *inputs: ir.Value, **attributes: int | list[int]) -> ir.Value:
-        return self.em.op(kind, *inputs, attributes=attributes)
-
     def diagonal(self, value: ir.Value, labels: Labels) -> tuple[ir.Value, Labels]:
         """Keep the elements whose coordinates on a repeated index are equal."""
         source, dims = value, dims_of(value)
@@ -69,8 +66,8 @@ class _Contraction:
             ]
             equal = self.em.op("Equal", *places)
             zero = self.em.constant(np.zeros((), self.dtype.numpy()), "zero")
-            value = self.op("Where", equal, value, zero)
-            value = self.op("ReduceSum", value, axes=[second], keepdims=0)
+            value = self.em.op("Where", equal, value, zero)
+            value = self.em.op("ReduceSum", value, axes=[second], keepdims=0)
             if dims is not None:
                 dims = dims[:second] + dims[second + 1 :]
             labels = labels[:second] + labels[second + 1 :]
@@ -81,15 +78,15 @@ class _Contraction:
         """Sum over the indices that nothing needs."""
         axes = [i for i, name in enumerate(labels) if name not in needed]
         if axes:
-            value = self.op("ReduceSum", value, axes=axes, keepdims=0)
+            value = self.em.op("ReduceSum", value, axes=axes, keepdims=0)
         return value, tuple(name for name in labels if name in needed)
 
     def ordered(self, value: ir.Value, labels: Labels, wanted: Labels) -> ir.Value:
         perm, dims = [labels.index(name) for name in wanted], dims_of(value)
         if labels == wanted:
-            result = self.op("Identity", value)
+            result = self.em.op("Identity", value)
         else:
-            result = self.op("Transpose", value, perm=perm)
+            result = self.em.op("Transpose", value, perm=perm)
         result.shape = None if dims is None else ir.Shape([dims[axis] for axis in perm])
         return result
 
@@ -105,7 +102,7 @@ class _Contraction:
         right = self.ordered(right, b, batch + inner + columns)
         sizes = [(len(batch), len(rows), len(inner)), (len(batch), len(inner), len(columns))]
         flat = [self.flat(v, s) for v, s in zip((left, right), sizes, strict=True)]
-        product = self.op("MatMul", *flat)  # (batch, rows, columns), with one size each
+        product = self.em.op("MatMul", *flat)  # (batch, rows, columns), with one size each
         if len(rows) != 1 or len(columns) != 1:
             shape = self.shape(
                 self.batch(product, left, right, len(batch)),

@@ -31,6 +31,13 @@ _MOST = 2**20
 _MOST_TAPS = 32
 """Rows of which one of the result is made by tables."""
 
+
+def _scattered(x: NDArray[Any], index: NDArray[np.int64], updates: NDArray[Any]) -> NDArray[Any]:
+    result = x.copy()
+    result[index] = updates
+    return result
+
+
 _COMPUTED: Mapping[str, Callable[..., Any]] = {
     "Abs": np.abs,
     "Add": np.add,
@@ -47,6 +54,7 @@ _COMPUTED: Mapping[str, Callable[..., Any]] = {
     "Or": np.logical_or,
     "ReduceSum": lambda x, axes: x.sum(tuple(axes), keepdims=True),
     "Reshape": np.reshape,
+    "ScatterElements": _scattered,
     "Sub": np.subtract,
     "Unsqueeze": lambda x, axes: np.expand_dims(x, tuple(axes)),
     "Where": np.where,
@@ -70,7 +78,7 @@ class _Early(Emitter):
         operands = self._values(op_type, inputs)
         known = [constant_numbers(value) for value in operands]
         if op_type in _COMPUTED and not any(numbers is None for numbers in known):
-            with np.errstate(all="ignore"), suppress(IndexError):  # which fails in the run, too
+            with np.errstate(all="ignore"), suppress(IndexError, ValueError):
                 result = _COMPUTED[op_type](*known, **(attributes or {}))
                 return (self.constant(np.asarray(result)),)
         return super().multi(op_type, *operands, attributes=attributes, **keywords)
@@ -340,25 +348,17 @@ def lower_resize_19(view: Rewritten, em: Emitter) -> Replacement:
     axes = view.integers("axes")
     if axes and em.opset < 18:
         rank = len(known_dims(data, "Resize has no `axes` before opset 18, and "))
-        first = np.array(axes, np.int64) % rank
-        known, dims = view.known(sizes), fixed_sizes(dims_of(data))
-        if known is not None and dims is not None:
-            whole_sizes = np.array(dims, np.int64)
-            whole_sizes[first] = known.ravel()
-            sizes = em.constant(whole_sizes, "sizes")
-        elif sizes is not None:
-            sizes = em.op("ScatterElements", em.op("Shape", data), first, sizes)
-        factors = constant_numbers(scales)
-        if factors is not None:
-            whole_scales = np.ones(rank, np.float32)
-            whole_scales[first] = factors.ravel()
-            scales = em.constant(whole_scales, "scales")
-        elif scales is not None:
-            ones = em.constant(np.ones(rank, np.float32), "ones")
-            scales = em.op("ScatterElements", ones, first, scales)
+        first, early = np.array(axes, np.int64) % rank, _Early(em)
+        if sizes is not None:
+            known, dims = view.known(sizes), fixed_sizes(dims_of(data))
+            given = sizes if known is None else known.ravel()
+            before = em.op("Shape", data) if dims is None else np.array(dims, np.int64)
+            sizes = early.op("ScatterElements", before, first, given)
+        if scales is not None:
+            scales = early.op("ScatterElements", np.ones(rank, np.float32), first, scales)
         if roi is not None and roi.dtype is not None:
             whole = np.repeat(np.array([0, 1]), rank).astype(roi.dtype.numpy())
-            roi = em.op("ScatterElements", whole, np.concatenate([first, first + rank]), roi)
+            roi = early.op("ScatterElements", whole, np.concatenate([first, first + rank]), roi)
     if em.opset < 13:
         nothing = em.constant(np.zeros(0, np.float32), "nothing")
         roi, scales = roi or nothing, scales or nothing

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
@@ -60,7 +58,7 @@ class _Rotation:
     def __init__(
         self, em: Emitter, view: NodeView, rank: int, heads: int, size: int, rotated: int
     ) -> None:
-        self.em, self.view = em, view
+        self.em, self.view, self._op = em, view, em.op
         self.tables = em.sharing  # all layers have the same ones
         self.x = view.required("X")
         self.dtype = dtype_of(self.x)
@@ -138,7 +136,4 @@ class _Rotation:
         return table if positions is None else self.tables.op("Gather", table, positions)
 
     def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:
-        return self._op("Reshape", value, self.em.constant(shape, "shape"))
-
-    def _op(self, op_type: str, *inputs: ir.Value, **keywords: Any) -> ir.Value:
-        return self.em.op(op_type, *inputs, **keywords)
+        return self._op("Reshape", value, shape)
