@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from onnx_kvtool.cli import app
 from onnx_kvtool.runtime import confined as room
+from onnx_kvtool.runtime import memory
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -251,6 +252,7 @@ def _done_here(work: Callable[..., Any], limits: room.Limits, progress: Callable
 
 
 room.confined = _done_here  # before a module takes it from there
+_trim = memory._trim
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -259,6 +261,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     Python 3.10 gets no onnxruntime above 1.23.
     """
     _test["forks"] = any(item.get_closest_marker(name) for name in ("forks", "slow", "compat"))
+    # The heap of a process that holds all tests takes long to search for memory to give back.
+    memory._trim = _trim if _test["forks"] else lambda: None
     for mark in item.iter_markers("needs_onnxruntime"):
         (wanted,) = mark.args
         installed = version("onnxruntime")

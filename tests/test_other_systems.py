@@ -106,6 +106,7 @@ def test_memory_is_what_the_system_says_or_not_known(
     assert memory.used_memory() is None and memory.peak_memory() is None
 
 
+@pytest.mark.forks
 def test_a_library_without_malloc_trim_gives_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: None) -> object:
         raise TypeError("Windows wants a name")

@@ -53,8 +53,15 @@ def test_equal(name: str, opset: int, tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.needs_onnxruntime("1.29")
-@pytest.mark.parametrize("opset", [o for o in range(12, 24) if o != 18])
-@pytest.mark.parametrize("name", _KINDS)
+@pytest.mark.parametrize(
+    ("name", "opset"),
+    [
+        (name, opset)
+        for number, name in enumerate(_KINDS)
+        for opset in range(12 + number % 2, 24, 2)
+        if opset != 18
+    ],
+)
 def test_equal_at_every_other_opset(name: str, opset: int, tmp_path: Path) -> None:
     _check(name, opset, tmp_path)
 
