@@ -80,8 +80,8 @@ class BoundSession:
             name = type_.removeprefix("tensor(").removesuffix(")")
             array = np.zeros(shape, "float32" if name == "float" else name)
             return Buffer(ort.OrtValue.ortvalue_from_numpy(array), array)
-        array = np.zeros(shape, extended.dtype)
-        made = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, extended.element_type)
+        array = np.zeros(shape, extended.numpy())
+        made = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, extended.value)
         return Buffer(made, array)
 
     def run(

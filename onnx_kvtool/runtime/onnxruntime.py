@@ -265,14 +265,14 @@ class Session:
         if type_ is None:
             array = np.asarray(array, order="C")
             return ort.OrtValue.ortvalue_from_numpy(array), array
-        if array.dtype != type_.dtype:
-            raise TypeError(f"input `{name}` is of dtype {array.dtype}, expected {type_.dtype}")
+        if array.dtype != type_.numpy():
+            raise TypeError(f"input `{name}` is of dtype {array.dtype}, expected {type_.numpy()}")
         # One byte per pair of 4-bit elements, but the shape of the unpacked array: the binding
         # reads as many bytes as the type needs from the front of the buffer.
         buffer = np.zeros(array.shape, array.dtype)
         packed = pack(array, type_)
         buffer.reshape(-1).view(np.uint8)[: packed.size] = packed
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(buffer, type_.element_type), buffer
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(buffer, type_.value), buffer
 
 
 def _array(value: object) -> Array:
@@ -289,7 +289,7 @@ def array_of(value: Any) -> Array:
     if type_ is None:
         return _array(value.numpy()).copy()
     shape = tuple(value.shape())
-    size = math.ceil(math.prod(shape) * type_.bits / 8)
+    size = math.ceil(math.prod(shape) * type_.bitwidth / 8)
     data = ctypes.string_at(value.data_ptr(), size) if size else b""
     return unpack(np.frombuffer(data, np.uint8), shape, type_)
 

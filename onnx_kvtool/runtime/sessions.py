@@ -6,16 +6,16 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Protocol
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from onnx_kvtool.core.choices import RuntimeName
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.words import enumerated, unknown_name
+from onnx_kvtool.ops.schema import tensor_type
 
 __all__ = ["RuntimeName"]  # beside what is defined here
 
@@ -152,41 +152,24 @@ def _parsed(text: str) -> tuple[str, dict[str, str]]:
 Bytes = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendedType:
-    """One element type.
+_D = ir.DataType
 
-    Attributes:
-        element_type: Its number in `onnx.TensorProto.DataType`.
-        dtype: Its dtype in ml_dtypes, where each element takes a whole byte or more.
-        bits: Bits per element in onnxruntime's memory; two 4-bit elements share a byte, the first
-            in the low half.
-    """
-
-    element_type: int
-    dtype: np.dtype[np.generic]
-    bits: int
-
-
-EXTENDED: dict[str, ExtendedType] = {
-    f"tensor({name})": ExtendedType(element_type, np.dtype(dtype), bits)
-    for name, element_type, dtype, bits in (
-        ("bfloat16", 16, ml_dtypes.bfloat16, 16),
-        ("float8e4m3fn", 17, ml_dtypes.float8_e4m3fn, 8),
-        ("float8e4m3fnuz", 18, ml_dtypes.float8_e4m3fnuz, 8),
-        ("float8e5m2", 19, ml_dtypes.float8_e5m2, 8),
-        ("float8e5m2fnuz", 20, ml_dtypes.float8_e5m2fnuz, 8),
-        ("uint4", 21, ml_dtypes.uint4, 4),
-        ("int4", 22, ml_dtypes.int4, 4),
+EXTENDED: dict[str, ir.DataType] = {
+    tensor_type(dtype): dtype
+    for dtype in (
+        *(_D.BFLOAT16, _D.FLOAT8E4M3FN, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2, _D.FLOAT8E5M2FNUZ),
+        *(_D.UINT4, _D.INT4),
     )
 }
-"""The types that onnxruntime supports, by its name for the type of a value."""
+"""The types that onnxruntime supports, by its name for the type of a value. numpy's arrays have
+those of ml_dtypes, a whole byte or more for each element; in onnxruntime's memory two elements of 4
+bits share a byte, the first in the low half."""
 
 
-def pack(array: Array, type_: ExtendedType) -> Bytes:
+def pack(array: Array, dtype: ir.DataType) -> Bytes:
     """Return the bytes of `array` in the layout of onnxruntime, as a flat array."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    if type_.bits != 4:
+    if dtype.bitwidth != 4:
         return flat
     nibbles = flat & np.uint8(0xF)
     if nibbles.size % 2:
@@ -195,13 +178,13 @@ def pack(array: Array, type_: ExtendedType) -> Bytes:
     return packed
 
 
-def unpack(data: Bytes, shape: tuple[int, ...], type_: ExtendedType) -> Array:
+def unpack(data: Bytes, shape: tuple[int, ...], dtype: ir.DataType) -> Array:
     """Return the array of `shape` whose bytes in onnxruntime's memory are `data`."""
-    if type_.bits != 4:
-        return data.copy().view(type_.dtype).reshape(shape)
+    if dtype.bitwidth != 4:
+        return data.copy().view(dtype.numpy()).reshape(shape)
     halves = np.stack([data & np.uint8(0xF), data >> np.uint8(4)], axis=-1)
     nibbles = halves.reshape(-1)[: math.prod(shape)]
-    if type_.dtype == ml_dtypes.int4:
+    if dtype == _D.INT4:
         signed = nibbles.astype(np.int8)
-        return np.where(signed > 7, signed - 16, signed).astype(type_.dtype).reshape(shape)
-    return nibbles.astype(type_.dtype).reshape(shape)
+        return np.where(signed > 7, signed - 16, signed).astype(dtype.numpy()).reshape(shape)
+    return nibbles.astype(dtype.numpy()).reshape(shape)

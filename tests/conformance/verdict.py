@@ -24,7 +24,7 @@ from tests.dialect import departures as departures_of
 
 __all__ = ["Verdict", "judged", "run_case"]
 
-_NARROW = frozenset(extended.dtype for extended in EXTENDED.values())
+_NARROW = frozenset(extended.numpy() for extended in EXTENDED.values())
 
 
 @dataclass(frozen=True, slots=True)

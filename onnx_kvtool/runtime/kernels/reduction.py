@@ -13,44 +13,44 @@ from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_intege
 from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, Ints, KernelFunction, Lines
+from onnx_kvtool.runtime.kernels.kernel import (
+    Array,
+    Context,
+    Dtype,
+    Ints,
+    KernelFunction,
+    Lines,
+    Value,
+)
 
 # ArgMax and ArgMin.
 
 
-def arg_max_1(
-    data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> Array:
-    """Compute ArgMax of every version: positions of the greatest elements along an axis.
+def positions_of(choose: Callable[..., Any]) -> KernelFunction:
+    """Return a kernel of every version of ArgMax or ArgMin, by the function of numpy."""
 
-    NaN counts as the greatest, as in numpy; the text does not mention it. Of equal elements the
-    first is taken, or the last with `select_last_index`.
+    def kernel(
+        data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+    ) -> Value:
+        """Return the positions of the greatest (ArgMax) or least (ArgMin) elements along an axis.
 
-    Raises:
-        KernelError: If `axis` is out of range or of size 0.
-    """
-    return _positions(np.argmax, data, axis, keepdims, select_last_index)
+        NaN counts as the greatest, or as the least, as in numpy; the text does not mention it. Of
+        equal elements the first is taken, or the last with `select_last_index`.
 
+        Raises:
+            KernelError: If `axis` is out of range or of size 0.
+        """
+        along = count_axis(axis, data.ndim)
+        size = data.shape[along]
+        if size == 0:
+            raise KernelError(f"axis {along} of `data` with shape {data.shape} is empty")
+        numbers = widened(data)
+        if select_last_index:
+            numbers = np.flip(numbers, along)
+        found = np.asarray(choose(numbers, axis=along, keepdims=keepdims != 0), np.int64)
+        return size - 1 - found if select_last_index else found
 
-def arg_min_1(
-    data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> Array:
-    """Compute ArgMin of every version: as `arg_max_1`, with the least elements; NaN is least."""
-    return _positions(np.argmin, data, axis, keepdims, select_last_index)
-
-
-def _positions(
-    choose: Callable[..., Any], data: Array, axis: int, keepdims: int, select_last_index: int
-) -> Array:
-    along = count_axis(axis, data.ndim)
-    size = data.shape[along]
-    if size == 0:
-        raise KernelError(f"axis {along} of `data` with shape {data.shape} is empty")
-    numbers = widened(data)
-    if select_last_index:
-        numbers = np.flip(numbers, along)
-    found = np.asarray(choose(numbers, axis=along, keepdims=keepdims != 0), np.int64)
-    return np.asarray(size - 1 - found) if select_last_index else found
+    return kernel
 
 
 Reduction = Callable[[Array, Ints, bool, Context], Array]
@@ -292,51 +292,38 @@ def _both_forms(reduction: Reduction, input_since: int = 18) -> Mapping[int, Ker
 # CumSum and CumProd.
 
 
-def cum_sum_11(
-    x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, context: Context
-) -> Array:
-    """Compute CumSum from version 11 on: running sums along an axis.
+def running(step: np.ufunc, start: int) -> KernelFunction:
+    """Return a kernel of every version of CumSum or CumProd: `step` and what it starts with."""
 
-    Integers wrap around; narrow floats are added in float32 and each sum is rounded. With
-    `exclusive`, a sum has only the elements before its place, and starts with 0.
+    def kernel(
+        x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, context: Context
+    ) -> Array:
+        """Return running sums (CumSum) or products (CumProd) along an axis.
 
-    Raises:
-        KernelError: If `axis` is no scalar or out of range.
-    """
-    return _running(np.add, 0, x, axis, exclusive, reverse, context)
+        Integers wrap around; narrow floats are computed in float32 and each result is rounded. With
+        `exclusive`, a result has only the elements before its place; the first one is 0 for sums
+        and 1 for products.
 
+        Raises:
+            KernelError: If `axis` is no scalar or out of range.
+        """
+        along = count_axis(int(read_scalar(axis, "axis", context)), x.ndim, of="x")
+        numbers = widened(x)
+        if reverse:
+            numbers = np.flip(numbers, along)
+        total: Any = step.accumulate(numbers, axis=along, dtype=numbers.dtype)
+        if exclusive and x.shape[along]:
+            first = np.full_like(np.take(total, [0], axis=along), start)
+            before = np.take(total, range(x.shape[along] - 1), axis=along)
+            total = np.concatenate([first, before], axis=along)
+        return narrowed(np.flip(total, along) if reverse else total, x.dtype)
 
-def cum_prod_26(
-    x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0, context: Context
-) -> Array:
-    """Compute CumProd-26: running products along an axis; see `cum_sum_11`, with 1 for 0."""
-    return _running(np.multiply, 1, x, axis, exclusive, reverse, context)
-
-
-def _running(
-    step: np.ufunc,
-    start: int,
-    x: Array,
-    axis: Array,
-    exclusive: int,
-    reverse: int,
-    context: Context,
-) -> Array:
-    along = count_axis(int(read_scalar(axis, "axis", context)), x.ndim, of="x")
-    numbers = widened(x)
-    if reverse:
-        numbers = np.flip(numbers, along)
-    total: Any = step.accumulate(numbers, axis=along, dtype=numbers.dtype)
-    if exclusive and x.shape[along]:
-        first = np.full_like(np.take(total, [0], axis=along), start)
-        before = np.take(total, range(x.shape[along] - 1), axis=along)
-        total = np.concatenate([first, before], axis=along)
-    return narrowed(np.flip(total, along) if reverse else total, x.dtype)
+    return kernel
 
 
 LINES: Lines = {
-    "CumSum": {11: cum_sum_11},
-    "CumProd": {26: cum_prod_26},
+    "CumSum": {11: running(np.add, 0)},
+    "CumProd": {26: running(np.multiply, 1)},
     "ReduceSum": _both_forms(sum_, 13),
     "ReduceMean": _both_forms(mean),
     "ReduceMax": _both_forms(maximum),
@@ -347,8 +334,8 @@ LINES: Lines = {
     "ReduceSumSquare": _both_forms(sum_square),
     "ReduceLogSum": _both_forms(log_sum),
     "ReduceLogSumExp": _both_forms(log_sum_exp),
-    "ArgMax": {1: arg_max_1},
-    "ArgMin": {1: arg_min_1},
+    "ArgMax": {1: positions_of(np.argmax)},
+    "ArgMin": {1: positions_of(np.argmin)},
     "TopK": {1: top_k_1, 10: top_k_10},
 }
 """Operators of this module with their kernels, oldest first."""

@@ -13,7 +13,7 @@ from onnx_kvtool.runtime.kernels.kernel import KernelFunction
 from onnx_kvtool.runtime.kernels.table import KERNELS, find_kernel
 from tests.grids import each
 
-_EXTRA = {"context", "in_place", "is_before_11"}
+_EXTRA = {"context", "in_place", "is_before_11", "is_before_19"}
 """Keywords that are no attributes."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -79,29 +80,19 @@ def constant_of_shape(input: Array, *, value: Array | None) -> Array:
 # OneHot-9, -11 and -28.
 
 
-def one_hot_9(indices: Array, depth: Array, values: Array, *, axis: int) -> Value:
-    """Mark each index on a new axis; the version where a negative index marks nothing.
-
-    See `one_hot_11`.
-    """
-    return _one_hot(indices, depth, values, axis, from_back=False)
-
-
-def one_hot_11(indices: Array, depth: Array, values: Array, *, axis: int) -> Value:
+def one_hot(
+    indices: Array, depth: Array, values: Array, *, axis: int, is_before_11: bool = False
+) -> Value:
     """Mark each index on a new axis.
 
     Indices and `depth` are cast to int64 if they are no integers. An index outside -`depth` to
-    `depth` - 1 marks nothing. `values` is what stands everywhere, then what stands at the index.
-    `axis` is an axis of the result.
+    `depth` - 1 marks nothing, nor does a negative one before version 11. `values` is what stands
+    everywhere, then what stands at the index. `axis` is an axis of the result.
 
     Raises:
         KernelError: If `depth` or `values` has another shape; if `depth` is negative; if `axis` is
             out of range.
     """
-    return _one_hot(indices, depth, values, axis, from_back=True)
-
-
-def _one_hot(indices: Array, depth: Array, values: Array, axis: int, *, from_back: bool) -> Value:
     if depth.size != 1 or depth.ndim > 1:
         raise KernelError(f"`depth` has shape {depth.shape}, expected one element")
     if values.shape != (2,):
@@ -114,7 +105,7 @@ def _one_hot(indices: Array, depth: Array, values: Array, axis: int, *, from_bac
     if indices.dtype == np.uint64:  # which may hold what int64 cannot
         indices = np.minimum(indices, np.uint64(size))
     places = indices.astype(np.int64)
-    if from_back:
+    if not is_before_11:
         places = np.where(places < 0, places + size, places)
     hot = np.expand_dims(places, axis)
     along = np.arange(size).reshape(-1, *(1,) * (indices.ndim - axis))
@@ -296,7 +287,7 @@ LINES: Lines = {
     "Constant": {1: constant_1},
     "ConstantOfShape": {9: constant_of_shape},
     "NonZero": {9: non_zero},
-    "OneHot": {9: one_hot_9, 11: one_hot_11},
+    "OneHot": {9: functools.partial(one_hot, is_before_11=True), 11: one_hot},
     "Range": {11: range_11, 27: range_27},
     "Unique": {11: unique},
     "Where": {9: where},

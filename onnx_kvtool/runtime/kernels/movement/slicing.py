@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -220,7 +221,7 @@ _MODES = ("constant", "reflect", "edge")
 
 
 def pad_2(data: Array, *, pads: Ints, mode: str, value: float) -> Value:
-    """Add or remove elements at the ends of all axes; see `pad_19`.
+    """Add or remove elements at the ends of all axes; see `pad_11`.
 
     `value` is rounded to the dtype of `data`.
     """
@@ -234,18 +235,7 @@ def pad_11(
     axes: Array | None = None,
     *,
     mode: str,
-) -> Value:
-    """Add or remove elements at the ends of axes; see `pad_19`."""
-    return _pad(data, read_integers(pads, "pads"), mode, constant_value, axes, _MODES)
-
-
-def pad_19(
-    data: Array,
-    pads: Array,
-    constant_value: Array | None = None,
-    axes: Array | None = None,
-    *,
-    mode: str,
+    is_before_19: bool = False,
 ) -> Value:
     """Add or remove elements at the ends of axes.
 
@@ -262,7 +252,7 @@ def pad_19(
             if an axis is out of range or named twice; if more elements are removed than there are,
             for `constant` after adding; if the other modes have no element to repeat.
     """
-    modes = (*_MODES, "wrap")
+    modes = _MODES if is_before_19 else (*_MODES, "wrap")
     return _pad(data, read_integers(pads, "pads"), mode, constant_value, axes, modes)
 
 
@@ -355,7 +345,7 @@ def trilu(input: Array, k: Array | None = None, *, upper: int) -> Array:
 
 LINES: Lines = {
     "Concat": {4: concat},
-    "Pad": {2: pad_2, 11: pad_11, 19: pad_19},
+    "Pad": {2: pad_2, 11: functools.partial(pad_11, is_before_19=True), 19: pad_11},
     "Slice": {1: slice_1, 10: slice_10},
     "Split": {2: split_2, 13: split_13, 18: split_18},
     "Trilu": {14: trilu},

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.movement.slicing import pad_2, pad_11, pad_19
+from onnx_kvtool.runtime.kernels.movement.slicing import pad_2, pad_11
 from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, array, same
 
@@ -63,7 +63,7 @@ def test_agrees_with_the_text(data: st.DataObject) -> None:
     source, fill = array(rng, dtype, shape), array(rng, dtype, ())
 
     flat = np.array([pads[a][0] for a in axes] + [pads[a][1] for a in axes], np.int64)
-    output = pad_19(source, flat, fill, np.array(named, np.int64), mode=mode)
+    output = pad_11(source, flat, fill, np.array(named, np.int64), mode=mode)
     assert same(output, oracle(source, pads, mode, fill[()]))
 
 
@@ -79,7 +79,7 @@ X = np.arange(5, dtype=np.float32)
     [("reflect", [1, 2, 3, 4, 3]), ("edge", [1, 2, 3, 4, 4]), ("wrap", [1, 2, 3, 4, 1])],
 )
 def test_what_is_removed_is_not_repeated(mode: str, expected: list[int]) -> None:
-    output = pad_19(X, integers(-1, 1), mode=mode)  # as onnxruntime 1.31.1
+    output = pad_11(X, integers(-1, 1), mode=mode)  # as onnxruntime 1.31.1
     assert output.tolist() == expected
 
 
@@ -102,34 +102,34 @@ def test_a_value_that_is_an_attribute_is_rounded_to_the_dtype() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "wrap before version 19": (
-        lambda: pad_11(X, integers(1, 1), mode="wrap"),
+        lambda: pad_11(X, integers(1, 1), mode="wrap", is_before_19=True),
         "`mode` is `wrap`, expected one of `constant`, `reflect`, `edge`",
     ),
     "pads for another rank": (
-        lambda: pad_19(X, integers(1, 1, 1, 1), mode="edge"),
+        lambda: pad_11(X, integers(1, 1, 1, 1), mode="edge"),
         "`pads` has 4 elements, expected 2 for 1 axis of `data` with shape (5,)",
     ),
     "two values": (
-        lambda: pad_19(X, integers(1, 1), X[:2], mode="constant"),
+        lambda: pad_11(X, integers(1, 1), X[:2], mode="constant"),
         "`constant_value` has shape (2,), expected one element",
     ),
     "more removed than there is": (
-        lambda: pad_19(X, integers(-3, -3), mode="constant"),
+        lambda: pad_11(X, integers(-3, -3), mode="constant"),
         "`pads` of -3 and -3 remove more than there is from axis 0 of `data` with shape (5,)",
     ),
     "more removed than there is before something is repeated": (
-        lambda: pad_19(X, integers(-6, 3), mode="edge"),
+        lambda: pad_11(X, integers(-6, 3), mode="edge"),
         "`pads` of -6 and 3 remove more than there is from axis 0 of `data` with shape (5,)",
     ),
     "nothing to repeat": (
-        lambda: pad_19(X[:0], integers(0, 1), mode="wrap"),
+        lambda: pad_11(X[:0], integers(0, 1), mode="wrap"),
         (
             "`pads` adds to axis 0 of `data` with shape (0,), where mode `wrap` has no element to "
             "repeat"
         ),
     ),
     "an axis named twice": (
-        lambda: pad_19(X, integers(1, 1, 1, 1), None, integers(0, -1), mode="edge"),
+        lambda: pad_11(X, integers(1, 1, 1, 1), None, integers(0, -1), mode="edge"),
         "`axes` [0, -1] names axis 0 twice, at positions 0 and 1",
     ),
 }

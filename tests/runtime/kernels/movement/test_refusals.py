@@ -13,7 +13,7 @@ from onnx_kvtool.runtime.kernels.movement.choosing import (
     compress,
     constant_1,
     constant_of_shape,
-    one_hot_11,
+    one_hot,
     range_11,
     range_27,
     unique,
@@ -241,19 +241,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "`k` is int64 of shape (2,), expected one int64",
     ),
     "OneHot of a negative depth": (
-        lambda: one_hot_11(integers(0), integers(-1), f32([0, 1]), axis=-1),
+        lambda: one_hot(integers(0), integers(-1), f32([0, 1]), axis=-1),
         "`depth` is -1, expected 0 or more",
     ),
     "OneHot of two depths": (
-        lambda: one_hot_11(integers(0), integers(1, 2), f32([0, 1]), axis=-1),
+        lambda: one_hot(integers(0), integers(1, 2), f32([0, 1]), axis=-1),
         "`depth` has shape (2,), expected one element",
     ),
     "OneHot of one value": (
-        lambda: one_hot_11(integers(0), integers(1), f32([0]), axis=-1),
+        lambda: one_hot(integers(0), integers(1), f32([0]), axis=-1),
         "`values` has shape (1,), expected (2,)",
     ),
     "OneHot on an axis that is not there": (
-        lambda: one_hot_11(integers(0), integers(1), f32([0, 1]), axis=2),
+        lambda: one_hot(integers(0), integers(1), f32([0, 1]), axis=2),
         "`axis` is 2, expected -2 to 1: `output` has rank 2",
     ),
     "Compress by a long condition": (

@@ -14,8 +14,7 @@ from onnx_kvtool.runtime.kernels.movement.choosing import (
     constant_1,
     constant_of_shape,
     non_zero,
-    one_hot_9,
-    one_hot_11,
+    one_hot,
     range_11,
     range_27,
     unique,
@@ -194,15 +193,17 @@ RESULTS: dict[str, tuple[Callable[[], Any], list[Any]]] = {
         [np.tril(X, -1)],
     ),
     "OneHot from the back": (
-        lambda: one_hot_11(integers(-1, -4, 0, 3), integers(3), f32([2, 7]), axis=0),
+        lambda: one_hot(integers(-1, -4, 0, 3), integers(3), f32([2, 7]), axis=0),
         [f32([[2, 2, 7, 2], [2, 2, 2, 2], [7, 2, 2, 2]])],
     ),
     "OneHot before indices counted from the back": (
-        lambda: one_hot_9(integers(-1, 1), np.array(2.9, np.float32), STRINGS[1:3], axis=-1),
+        lambda: one_hot(
+            integers(-1, 1), np.array(2.9, np.float32), STRINGS[1:3], axis=-1, is_before_11=True
+        ),
         [np.array([["", ""], ["", "a"]], object)],
     ),
     "OneHot of an index that int64 cannot hold": (
-        lambda: one_hot_11(np.array([2**64 - 1], np.uint64), integers(2), f32([2, 7]), axis=-1),
+        lambda: one_hot(np.array([2**64 - 1], np.uint64), integers(2), f32([2, 7]), axis=-1),
         [f32([[2, 2]])],
     ),
     "NonZero of a scalar": (lambda: non_zero(f32(7)), [np.zeros((0, 1), np.int64)]),
@@ -262,7 +263,7 @@ MOVING: dict[str, Callable[[np.ndarray], Any]] = {
     "Where": lambda x: where(x == x, x, x),
     "ConstantOfShape": lambda x: constant_of_shape(integers(2), value=x[:1, :1, :1]),
     "Compress": lambda x: compress(x, np.array([True, False, True]), axis=1),
-    "OneHot": lambda x: one_hot_11(integers(0, 2), integers(5), x[0, 0, :2], axis=0),
+    "OneHot": lambda x: one_hot(integers(0, 2), integers(5), x[0, 0, :2], axis=0),
 }
 
 

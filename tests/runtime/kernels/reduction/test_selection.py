@@ -11,20 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.reduction import arg_max_1, arg_min_1, top_k_1, top_k_10
+from onnx_kvtool.runtime.kernels.reduction import positions_of, top_k_1, top_k_10
 from tests.grids import each, search
 
+ARG_MAX, ARG_MIN = positions_of(np.argmax), positions_of(np.argmin)
 DATA = np.array([[2, 7, 7, 1], [1, 0, 5, 0]], np.float32)
 
 
 @each(
     ("kernel", "attributes", "expected"),
     [
-        (arg_max_1, {"axis": 1}, [[1], [2]]),
-        (arg_max_1, {"axis": -1, "keepdims": 0, "select_last_index": 1}, [2, 2]),
-        (arg_max_1, {}, [[0, 0, 0, 0]]),
-        (arg_min_1, {"axis": 1, "keepdims": 0}, [3, 1]),
-        (arg_min_1, {"axis": 1, "keepdims": 0, "select_last_index": 1}, [3, 3]),
+        (ARG_MAX, {"axis": 1}, [[1], [2]]),
+        (ARG_MAX, {"axis": -1, "keepdims": 0, "select_last_index": 1}, [2, 2]),
+        (ARG_MAX, {}, [[0, 0, 0, 0]]),
+        (ARG_MIN, {"axis": 1, "keepdims": 0}, [3, 1]),
+        (ARG_MIN, {"axis": 1, "keepdims": 0, "select_last_index": 1}, [3, 3]),
     ],
 )
 @each("dtype", [np.float32, np.int8, np.float16, ml_dtypes.bfloat16])
@@ -35,9 +36,9 @@ def test_positions(kernel: Any, attributes: dict[str, int], expected: Any, dtype
 
 def test_an_axis_that_is_empty_or_missing_is_refused() -> None:
     with pytest.raises(KernelError, match=r"axis 1 of `data` with shape \(2, 0\) is empty"):
-        arg_max_1(np.zeros((2, 0)), axis=1)
+        ARG_MAX(np.zeros((2, 0)), axis=1)
     with pytest.raises(KernelError, match="`axis` is 2, expected -2 to 1"):
-        arg_min_1(DATA, axis=2)
+        ARG_MIN(DATA, axis=2)
 
 
 @search(100)
