@@ -17,7 +17,7 @@ from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
 from onnx_kvtool.symbolic.expressions import ONE, ZERO, Element, Expr, Extent
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown, changed
-from onnx_kvtool.symbolic.simplification import Facts, largest
+from onnx_kvtool.symbolic.simplification import largest
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext
@@ -350,7 +350,7 @@ def _iterations(node: ir.Node, body: ir.Graph, context: GraphContext) -> Expr | 
     goes_on = again is not None and (again.number == 1 or again == scalar(body.inputs[1]))
     if first is None or first.number != 1 or not goes_on or trips is None:
         return None
-    return largest((trips, ZERO), Facts())
+    return largest((trips, ZERO))
 
 
 # The operators with bodies.

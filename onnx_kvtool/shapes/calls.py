@@ -52,8 +52,9 @@ def call(
     imports = {**context.imports, **function.opset_imports}
     given = [_given(run, value, context) for value in node.inputs]
     attributes = {} if is_bound else node.attributes
-    around = (imports, context.conditional)
-    signature = _signature(run, node, function, attributes, around, given)
+    signature = _signature(run, node, function, attributes, given)
+    if signature is not None:
+        signature = signature, tuple(imports.items()), context.conditional
     _, made = run.made.get(signature, (node, None)) if signature is not None else (node, None)
     if made is None:
         conflicts = len(run.knowledge.conflicts)
@@ -108,7 +109,6 @@ def _signature(
     node: ir.Node,
     function: ir.Function,
     attributes: Mapping[str, ir.Attr],
-    around: tuple[Mapping[str, int], bool],
     given: Sequence[_Given | None],
 ) -> Hashable | None:
     """Return everything that the result of a call can depend on; None if it cannot be compared."""
@@ -123,10 +123,9 @@ def _signature(
         (name, a.type, a.value if a.type in _COMPARED else id(a.value))
         for name, a in attributes.items()
     )
-    known, (imports, conditional) = run.knowledge, around
-    state = (known.equalities.learned, len(known.legal), len(known.assumed), conditional)
-    versions = tuple(imports.items())
-    return function.identifier(), len(node.outputs), told, versions, state, tuple(given)
+    known = run.knowledge
+    state = (known.equalities.learned, len(known.legal), len(known.assumed))
+    return function.identifier(), len(node.outputs), told, state, tuple(given)
 
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)

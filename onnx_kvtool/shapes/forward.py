@@ -17,7 +17,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.result_types import output_types, planned_types
-from onnx_kvtool.ops.schema import OpFacts, op_facts, op_history
+from onnx_kvtool.ops.schema import op_facts, op_history
 from onnx_kvtool.ops.traits import contradiction, dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference
@@ -202,15 +202,13 @@ class Forward:
         """Return whether a size is a number or an expression over names of the model's inputs."""
         if size.number is not None:
             return True
-        found = self._known.get(size)
-        if found is None:
-            found = all(
+        if size not in self._known:
+            self._known[size] = all(
                 isinstance(atom, Largest | Quotient | Modulo)
                 or (isinstance(atom, Dimension) and atom.name in self._names)
                 for atom in size.atoms()
             )
-            self._known[size] = found
-        return found
+        return self._known[size]
 
     def is_complete(self, shape: Shape | Unknown) -> bool:
         """Return whether every size of a shape is a known one of moderate length."""
@@ -291,10 +289,11 @@ class Forward:
         """Report a wrongly declared initializer; later nodes are judged by its data."""
         tensor, message = value.const_value, f"`{value.name}` {contradiction(value)}"
         assert tensor is not None
-        declared: tuple[int | str | None, ...] | str = _dims(value.shape)
-        found: tuple[int | str | None, ...] | str = _dims(tensor.shape)
-        if value.dtype is not None and value.dtype != tensor.dtype:
-            declared, found = dtype_name(value.dtype), dtype_name(tensor.dtype)
+        is_other = value.dtype is not None and value.dtype != tensor.dtype
+        declared, found = (
+            dtype_name(one.dtype) if is_other and one.dtype is not None else _dims(one.shape)
+            for one in (value, tensor)
+        )
         conflict = Conflict("initializer", place, declared, found, message)
         self.knowledge.conflicts.append(conflict)
 
@@ -311,8 +310,8 @@ class Forward:
         """Infer the outputs of a node."""
         place = Location.of(context.path, node, index)
         outcomes = self.outcomes(node, place, context)
-        for position, value in enumerate(node.outputs):
-            outcome = outcomes[position] if position < len(outcomes) else Outcome(None, _NOTHING)
+        nothing = itertools.repeat(Outcome(None, _NOTHING))
+        for value, outcome in zip(node.outputs, itertools.chain(outcomes, nothing), strict=False):
             reconcile(self, value, outcome, place, context)
 
     def outcomes(self, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
@@ -335,7 +334,13 @@ class Forward:
             types = planned_types(node, plan, knowledge.types.get)
             return _paired(types, _guarded(site, contrib.rule, node.outputs))
         if node.domain != "" and contrib_schema:
-            return self._through_form(node, contrib_schema, context)
+            from onnx_kvtool.shapes.forms import form_of
+
+            try:
+                form = form_of(self, node, contrib_schema)
+            except Unknown as error:
+                return [Outcome(None, error)] * len(node.outputs)
+            return calls.call(self, node, form, context, is_bound=True)
         if node.domain != "":
             return self._of_other_domain(site, context)
         facts = op_facts(node.op_type, opset)
@@ -355,17 +360,6 @@ class Forward:
             told = _by_onnx(site, types)
             types = [one or other.type for one, other in zip(types, told, strict=False)]
         return _paired(types, shapes)
-
-    def _through_form(
-        self, node: ir.Node, facts: OpFacts, context: GraphContext
-    ) -> Sequence[Outcome]:
-        """Infer an operator of onnxruntime by its standard form."""
-        from onnx_kvtool.shapes.forms import form_of
-
-        try:
-            return calls.call(self, node, form_of(self, node, facts), context, is_bound=True)
-        except Unknown as error:
-            return [Outcome(None, error)] * len(node.outputs)
 
     def _of_other_domain(self, site: ShapeSite, context: GraphContext) -> Sequence[Outcome]:
         """Infer an operator of another domain of ONNX."""

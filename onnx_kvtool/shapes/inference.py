@@ -11,12 +11,12 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Shown
-from onnx_kvtool.core.walk import nodes, subgraphs, values
+from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.model_io.model import origin
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.onnx_inference import of_model, refusals
-from onnx_kvtool.shapes.writing import Writer
+from onnx_kvtool.shapes.writing import Writer, graph_values
 from onnx_kvtool.symbolic.broadcasting import Equality
 from onnx_kvtool.symbolic.dimensions import shape_words
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent, text, variable
@@ -156,7 +156,8 @@ def infer_model(
     run.knowledge.may_be_empty = frozenset(may_be_empty)
     run.knowledge.unnamed_may_be_empty = unnamed_may_be_empty
     run.knowledge.bounds = bounds or Facts()
-    declared_known = sum(_is_declared(run, value) for value in _values(model.graph))
+    named = (value for value in graph_values(model.graph) if value.name)
+    declared_known = sum(_is_declared(run, value) for value in named)
     run.run()
     if told.refused is not None:
         run.knowledge.conflicts += _refused(run, refusals(model, told.refused))
@@ -209,15 +210,6 @@ def _refused(run: Forward, refused: Iterable[tuple[ir.Node, str]]) -> list[Confl
             place = Location.of(path, node, index)
             found.setdefault((path, index), Conflict("onnx-refuses", place, "", "", message))
     return list(found.values())
-
-
-def _values(graph: ir.Graph) -> list[ir.Value]:
-    found = list(graph.inputs)
-    for node in graph:
-        found += [output for output in node.outputs if output.name]
-        for _, body in subgraphs(node):
-            found += _values(body)
-    return found
 
 
 def _is_declared(run: Forward, value: ir.Value) -> bool:

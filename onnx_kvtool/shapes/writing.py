@@ -167,7 +167,7 @@ def fix_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
     This includes expressions (`2*batch`), in the main graph and in bodies. Nodes do not change.
     Functions have their own dimensions.
     """
-    for value in _values(model.graph) if dims else ():  # a walk takes a tenth of a lowering
+    for value in graph_values(model.graph) if dims else ():  # a walk takes a tenth of a lowering
         old = value.shape
         if old is None or old.is_static():
             continue
@@ -177,7 +177,8 @@ def fix_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
             value.shape = ir.Shape(sizes, [old.get_denotation(axis) for axis in range(len(old))])
 
 
-def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+def graph_values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Yield the inputs of a graph and of the bodies inside, and the outputs of all nodes."""
     yield from graph.inputs
     for node in graph.all_nodes():
         yield from node.outputs

@@ -106,7 +106,7 @@ class SizeEqualities:
         """Return whether two sizes are certainly different."""
         if a == b:
             return False
-        low, high = interval(self.resolved(a) - self.resolved(b), Facts())
+        low, high = interval(self.resolved(a) - self.resolved(b))
         return low > 0 or high < 0
 
     def resolved(self, size: Expr, *, unnamed_only: bool = False) -> Expr:
@@ -147,7 +147,7 @@ class SizeEqualities:
 
     def _unite(self, one: Expr, other: Expr) -> bool:
         """Learn that two resolved sizes are equal; return False if they cannot be."""
-        low, high = interval(one - other, Facts())
+        low, high = interval(one - other)
         if low > 0 or high < 0:
             return False
         if one != other:
@@ -205,12 +205,12 @@ def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities | None = None) -
     if one.number is not None and other.number is not None:
         return None
     # A size of 2 or more cannot have been stretched, nor can one of 0.
-    for size, bounds in ((a, interval(one, Facts())), (b, interval(other, Facts()))):
+    for size, bounds in ((a, interval(one)), (b, interval(other))):
         if bounds[0] > 1 or bounds[1] < 1:
             return size
     # An axis of size 0 meets max(1, 0) = 1 and stays 0, so that either order gives the first.
     for size, inner, outer in ((a, one, other), (b, other, one)):
-        if outer == largest((ONE, inner), Facts()):
+        if outer == largest((ONE, inner)):
             return size
     found = stretched(one, other)
     return None if found is None else a if found == one else b
@@ -236,10 +236,10 @@ def stretched(a: Expr, b: Expr) -> Expr | None:
 
 def _is_one(size: Expr, case: _Case, also: Expr) -> bool:
     """Return whether a size is 1 in a case, or `also`, which should be 1 there, cannot be."""
-    low, high = interval(substitute(also, {}, Facts(), case), Facts())
+    low, high = interval(substitute(also, {}, Facts(), case))
     if not low <= 1 <= high:
         return True  # necessary, and not sufficient
-    return interval(substitute(size, {}, Facts(), case), Facts()) == (1, 1)
+    return interval(substitute(size, {}, Facts(), case)) == (1, 1)
 
 
 def _ways(size: Expr, target: int) -> list[_Case] | None:
@@ -248,7 +248,7 @@ def _ways(size: Expr, target: int) -> list[_Case] | None:
     An assignment may not suffice for its case, but one of them is necessary. None if they cannot be
     listed. Sizes are not negative.
     """
-    low, high = interval(size, Facts())
+    low, high = interval(size)
     if not low <= target <= high:
         return []
     if size.number is not None:
@@ -274,7 +274,7 @@ def _solved(size: Expr, target: int) -> Iterator[list[_Case] | None]:
         yield None
         return
     parts = [Expr.of({monomial: k}) for monomial, k in terms]
-    if any(interval(part, Facts())[0] < 0 for part in parts):
+    if any(interval(part)[0] < 0 for part in parts):
         yield None
         return
     for values in itertools.product(range(wanted + 1), repeat=len(parts)):
@@ -286,7 +286,7 @@ def _product(factors: list[tuple[Atom, int]], target: int) -> list[_Case] | None
     """Return how a product of powers can be `target`; 1 where each is 1."""
     if len(factors) == 1 and factors[0][1] == 1:
         return _atom(factors[0][0], target)
-    if target != 1 or any(interval(variable(atom), Facts())[0] < 0 for atom, _ in factors):
+    if target != 1 or any(interval(variable(atom))[0] < 0 for atom, _ in factors):
         return None
     return _together([_atom(atom, 1) for atom, _ in factors])
 

@@ -34,8 +34,8 @@ class IndexMap:
 
     shape: Exprs | None
     dtype: ir.DataType | None
-    axis: int | None
-    parts: Exprs
+    axis: int | None = None
+    parts: Exprs = ()
 
     @staticmethod
     def whole(shape: Sequence[Expr], dtype: ir.DataType | None, element: Expr) -> IndexMap:

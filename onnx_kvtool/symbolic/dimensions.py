@@ -159,7 +159,7 @@ def _power(base: _Ratio, exponent: _Ratio) -> _Ratio:
 
 
 def _floor(a: _Ratio, more: Expr = ZERO) -> _Ratio:
-    return _light(divided(a.above + more, a.below, Facts()))
+    return _light(divided(a.above + more, a.below))
 
 
 _BINARY: Mapping[type[ast.operator], Callable[[_Ratio, _Ratio], _Ratio]] = {
@@ -168,7 +168,7 @@ _BINARY: Mapping[type[ast.operator], Callable[[_Ratio, _Ratio], _Ratio]] = {
     ast.Mult: _product,
     ast.Div: lambda a, b: _light(a.above, a.below * _divisor(b)),
     ast.FloorDiv: lambda a, b: _floor(_BINARY[ast.Div](a, b)),
-    ast.Mod: lambda a, b: _light(modulo(_whole(a), _divisor(b), Facts())),
+    ast.Mod: lambda a, b: _light(modulo(_whole(a), _divisor(b))),
     ast.Pow: _power,
 }
 _OF_ONE: Mapping[str, Callable[[_Ratio], _Ratio]] = {
@@ -215,7 +215,7 @@ def quotient(a: Expr, b: Expr) -> Expr:
     numerator, denominator = exact_quotient(a, shared), exact_quotient(b, shared)
     if numerator is not None and denominator is not None:
         a, b = numerator, denominator
-    return divided(a, b, Facts())
+    return divided(a, b)
 
 
 def _leading(size: Expr) -> tuple[Monomial, int]:
@@ -356,7 +356,7 @@ def _atom(atom: Atom, *, alone: bool) -> tuple[str, int]:
     match atom:
         case Dimension(name):
             return (name if name.isidentifier() else f"({name})"), 1
-        case Largest(of) if alone and all(interval(e, Facts())[1] <= 0 for e in of):
+        case Largest(of) if alone and all(interval(e)[1] <= 0 for e in of):
             return f"Min({', '.join(sorted(_words(-e) for e in of))})", -1
         case Largest(of):
             return f"Max({', '.join(sorted(map(_words, of)))})", 1

@@ -161,7 +161,7 @@ class IndexMaps:
         dtype = value.dtype or (found.dtype if found is not None else None)
         shape = self._declared(value)
         if found is None:
-            found = IndexMap(shape, dtype, None, ())
+            found = IndexMap(shape, dtype)
         elif found.shape is not None:
             if shape is not None and (
                 len(shape) != len(found.shape)
@@ -170,7 +170,7 @@ class IndexMaps:
                     for f, d in zip(found.shape, shape, strict=True)
                 )
             ):
-                return IndexMap(None, dtype, None, ())  # another rank or size is declared
+                return IndexMap(None, dtype)  # another rank or size is declared
             shape = _merged(found.shape, shape)
         parts = found.parts if shape is not None and _is_exact(found, dtype) else ()
         if not parts and shape is not None and (dtype is None or dtype in WHOLE_TYPES):
@@ -179,7 +179,7 @@ class IndexMaps:
             )
             return IndexMap(shape, dtype, None, (variable(Element(value, index)),))
         if shape is None or not parts:
-            return IndexMap(shape, dtype, None, ())
+            return IndexMap(shape, dtype)
         if found.axis is None:
             return IndexMap.whole(shape, dtype, parts[0])
         return IndexMap.stacked(shape, dtype, found.axis, parts)
@@ -244,7 +244,7 @@ class IndexMaps:
 
     def _operand(self, value: ir.Value) -> IndexMap:
         known = self._memo.get(value)
-        return known or IndexMap(self._declared(value), value.dtype, None, ())
+        return known or IndexMap(self._declared(value), value.dtype)
 
     def _dtype(self, view: NodeView, value: ir.Value) -> ir.DataType | None:
         """Return the type of an output: as declared, or as the schema derives it from inputs."""

@@ -77,21 +77,22 @@ class Facts:
         return Facts(self.sizes, (*self.nonnegative, *nonnegative), self.counts)
 
 
-def below(a: Expr, b: Expr, facts: Facts) -> bool:
+def below(a: Expr, b: Expr, facts: Facts | None = None) -> bool:
     """Return whether `a < b` is certain."""
     return interval(a - b, facts)[1] < 0
 
 
-def at_least(a: Expr, b: Expr, facts: Facts) -> bool:
+def at_least(a: Expr, b: Expr, facts: Facts | None = None) -> bool:
     """Return whether `a >= b` is certain."""
     return interval(a - b, facts)[0] >= 0
 
 
-def interval(expr: Expr, facts: Facts) -> Interval:
+def interval(expr: Expr, facts: Facts | None = None) -> Interval:
     """Return the least and the greatest number that `expr` may be, as far as that is certain."""
     number = expr.number
     if number is not None:
         return number, number
+    facts = facts or Facts()
     return -_greatest(-expr, facts), _greatest(expr, facts)
 
 
@@ -219,8 +220,9 @@ def _fresh(atom: Atom, facts: Facts) -> Interval:
 # Expressions that are no polynomials, simplified where that is certain.
 
 
-def modulo(of: Expr, by: Expr, facts: Facts) -> Expr:
+def modulo(of: Expr, by: Expr, facts: Facts | None = None) -> Expr:
     """Return `of` modulo `by` with the sign of `by`; `by` is taken not to be 0."""
+    facts = facts or Facts()
     if by.number is not None and abs(by.number) == 1:
         return ZERO
     of = _without_multiples(of, by)
@@ -279,8 +281,9 @@ def _divides_all(by: Expr, other: Expr) -> bool:
     return a is not None and b is not None and a != 0 and b % a == 0
 
 
-def divided(of: Expr, by: Expr, facts: Facts) -> Expr:
+def divided(of: Expr, by: Expr, facts: Facts | None = None) -> Expr:
     """Return `of / by` rounded down; `by` is taken to be at least 1."""
+    facts = facts or Facts()
     if not by.terms:
         return variable(Quotient(of, by))
     if len(by.terms) == 1:
@@ -294,8 +297,9 @@ def divided(of: Expr, by: Expr, facts: Facts) -> Expr:
     return whole if _is_rest(rest, by, facts) else whole + variable(Quotient(rest, by))
 
 
-def largest(of: Iterable[Expr], facts: Facts) -> Expr:
+def largest(of: Iterable[Expr], facts: Facts | None = None) -> Expr:
     """Return the largest of at least one expression."""
+    facts = facts or Facts()
     flat: list[Expr] = []
     for expr in of:
         atom = expr.atom
@@ -308,7 +312,7 @@ def largest(of: Iterable[Expr], facts: Facts) -> Expr:
     return kept[0] if len(kept) == 1 else variable(Largest(frozenset(kept)))
 
 
-def smallest(of: Iterable[Expr], facts: Facts) -> Expr:
+def smallest(of: Iterable[Expr], facts: Facts | None = None) -> Expr:
     """Return the smallest of at least one expression."""
     return -largest((-expr for expr in of), facts)
 

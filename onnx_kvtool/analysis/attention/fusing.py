@@ -32,7 +32,7 @@ from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.dimensions import exact_quotient
 from onnx_kvtool.symbolic.expressions import Expr, Exprs, text
-from onnx_kvtool.symbolic.simplification import Facts, at_least
+from onnx_kvtool.symbolic.simplification import at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,4 +318,4 @@ def _is_zero_with(size: Expr, other: Expr) -> bool:
     factor = exact_quotient(other, size)
     if exact_quotient(size, other) is not None or (factor is not None and factor.number):
         return True
-    return at_least(other, size, Facts())  # as `seq` is, where `past + seq` is
+    return at_least(other, size)  # as `seq` is, where `past + seq` is

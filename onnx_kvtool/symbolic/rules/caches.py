@@ -11,7 +11,7 @@ from onnx_kvtool.symbolic.rules.site import (
     malformed_if,
     placed,
 )
-from onnx_kvtool.symbolic.simplification import Facts, divided, interval
+from onnx_kvtool.symbolic.simplification import divided, interval
 
 _FIRST = 24
 """The opset that introduced TensorScatter."""
@@ -53,7 +53,7 @@ def _check_update(site: ShapeSite, past: Shape, update: Shape, axis: int) -> Non
             site.same(size, other, 1, i, "batch size" if i == 0 else f"size of axis {i}")
     known = site.knowledge.equalities
     longer = known.resolved(update[axis]) - known.resolved(past[axis])
-    if interval(longer, Facts())[0] > 0:
+    if interval(longer)[0] > 0:
         most = (*past[:axis], past[axis], *past[axis + 1 :])
         what = (
             f"sequence_length {words(update[axis])} exceeds "
@@ -83,7 +83,7 @@ def attention(site: ShapeSite) -> Shapes:
         heads, kv_heads, length, rows = integer(numbers[0]), integer(numbers[1]), q[1], k[1]
         site.same(rows, v[1], 2, 1, "number of rows")
         # A width that is no multiple of the number of heads fails.
-        key_size, value_size = (divided(width, kv_heads, Facts()) for width in (k[2], v[2]))
+        key_size, value_size = (divided(width, kv_heads) for width in (k[2], v[2]))
     total = rows
     for index, past in ((4, view.past_key), (5, view.past_value)):
         if past is not None and len(shape := site.shape_of(past)) == 4:
@@ -92,7 +92,7 @@ def attention(site: ShapeSite) -> Shapes:
             total = shape[2] + rows
     output: Shape = (batch, heads, length, value_size)
     if len(q) == 3:
-        output = (batch, length, divided(v[2] * heads, kv_heads, Facts()))
+        output = (batch, length, divided(v[2] * heads, kv_heads))
     return (
         output,
         (batch, kv_heads, total, key_size),

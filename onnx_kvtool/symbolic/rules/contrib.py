@@ -29,7 +29,7 @@ from onnx_kvtool.symbolic.rules.site import (
     placed,
 )
 from onnx_kvtool.symbolic.rules.windows import conv, normalized
-from onnx_kvtool.symbolic.simplification import Facts, largest
+from onnx_kvtool.symbolic.simplification import largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _grown(
         why = "it depends on the number in `total_sequence_length`"
         rows = site.lost(2, why, output=output)
     else:
-        rows = total if past is None else largest((shape[2], total), Facts())
+        rows = total if past is None else largest((shape[2], total))
     return (shape[0], shape[1], rows, shape[3])
 
 

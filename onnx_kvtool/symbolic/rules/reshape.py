@@ -74,7 +74,7 @@ def _size(
     may_be_empty = known.unnamed_may_be_empty and words(there) is None
     if shape is None or may_be_empty or there in known.may_be_empty:
         return None
-    if size not in known.legal and not at_least(there, ZERO, Facts()):
+    if size not in known.legal and not at_least(there, ZERO):
         return None
     # It is a size of another value. Only an empty one would be read as a wish to copy.
     known.assumed.setdefault(there, site.at(site.node.outputs[0]))

@@ -333,7 +333,7 @@ class ElementSite(ShapeSite):
 
     def opaque(self) -> IndexMap:
         """Return a map with unknown elements."""
-        return IndexMap(self.sizes, self.dtype, None, ())
+        return IndexMap(self.sizes, self.dtype)
 
     def whole(self, element: Expr) -> IndexMap:
         """Return a map whose elements have one expression."""

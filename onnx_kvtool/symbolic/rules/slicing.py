@@ -113,7 +113,7 @@ def split(site: ShapeSite) -> Shapes:
     elif site.opset < _FIRST_UNEQUAL:
         parts = [divided(shape[axis], integer(count), Facts())] * count
     else:
-        chunk = divided(shape[axis] + (count - 1), integer(count), Facts())
+        chunk = divided(shape[axis] + (count - 1), integer(count))
         rest = [largest((shape[axis] - chunk * i, ZERO), Facts()) for i in range(count)]
         parts = [smallest((chunk, left), Facts()) for left in rest]
     return [changed(shape, axis, part) for part in parts]
@@ -172,7 +172,7 @@ def cut_along(
     """
     if step == 0:
         return None
-    facts = Facts() if facts is None else facts  # not a common one, which remembers every model
+    facts = facts or Facts()  # not a common one, which remembers every model
     low = 0 if step > 0 else -1
     offset = _clamped(start, size, 0, low, facts)
     stop = _clamped(end, size, low, low, facts)

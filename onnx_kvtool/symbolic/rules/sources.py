@@ -83,7 +83,7 @@ def described(tensor: ir.TensorProtocol) -> IndexMap | None:
     is_far = dtype in FLOAT_TYPES and isinstance(tensor, ir.ExternalTensor)
     numbers = None if is_far or tensor.size > most else elements(tensor)
     if numbers is None:
-        return IndexMap(tuple(map(integer, sizes)), dtype, None, ())
+        return IndexMap(tuple(map(integer, sizes)), dtype)
     if dtype in WHOLE_TYPES:
         return _whole(numbers.astype(np.int64), dtype)
     return _floats(numbers.astype(np.float64), dtype)
@@ -94,7 +94,7 @@ def _floats(array: NDArray[np.floating], dtype: ir.DataType) -> IndexMap:
         whole = array.astype(np.int64)
     if array.size and bool((whole == array).all()) and int(np.abs(whole).max()) <= EXACT:
         return _whole(whole, dtype)
-    return IndexMap(tuple(map(integer, array.shape)), dtype, None, ())
+    return IndexMap(tuple(map(integer, array.shape)), dtype)
 
 
 def _whole(array: _Array, dtype: ir.DataType) -> IndexMap:
@@ -109,7 +109,7 @@ def _whole(array: _Array, dtype: ir.DataType) -> IndexMap:
         known = [part for part in parts if part is not None]
         if len(known) == len(parts):
             return IndexMap.stacked(shape, dtype, array.ndim - 1, known)
-    return IndexMap(shape, dtype, None, ())
+    return IndexMap(shape, dtype)
 
 
 def _pattern(array: _Array) -> Expr | None:
@@ -186,7 +186,7 @@ def _wrapped(array: _Array) -> Expr | None:
         if bool((array == (first + counter) % n).all()):
             start = _sum(first) or _list_and_sum(first)
             if start is not None:
-                return modulo(start + coordinate(axis), integer(n), Facts())
+                return modulo(start + coordinate(axis), integer(n))
     return None
 
 
@@ -232,8 +232,8 @@ def range_(site: ShapeSite) -> Shapes:
     if not step:
         return ((site.lost(0, f"the step `{value.name}` is not constant"),),)
     way = (limit - start) if step > 0 else (start - limit)
-    count = divided(way + (abs(step) - 1), integer(abs(step)), Facts())
-    return ((largest((count, ZERO), Facts()),),)
+    count = divided(way + (abs(step) - 1), integer(abs(step)))
+    return ((largest((count, ZERO)),),)
 
 
 def one_hot(site: ShapeSite) -> Shapes:

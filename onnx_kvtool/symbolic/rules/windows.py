@@ -22,7 +22,7 @@ from onnx_kvtool.symbolic.rules.site import (
     malformed_if,
     placed,
 )
-from onnx_kvtool.symbolic.simplification import Facts, divided
+from onnx_kvtool.symbolic.simplification import divided
 
 # Operators that slide a window: convolutions and pooling, also of sizes that are no numbers.
 
@@ -51,12 +51,12 @@ class _Window:
         """
         stride = integer(self.stride)
         if self.auto_pad.startswith("SAME"):
-            return divided(size + (self.stride - 1), stride, Facts())
+            return divided(size + (self.stride - 1), stride)
         before, after = (0, 0) if self.auto_pad == "VALID" else (self.before, self.after)
         reach = self.extent.number
         if ceil and reach is not None:
             after = min(after + self.stride, reach) - 1
-        return divided(size + before + after - self.extent, stride, Facts()) + 1
+        return divided(size + before + after - self.extent, stride) + 1
 
 
 def conv(weight: int = 1) -> ShapeRule:
@@ -220,7 +220,7 @@ def _times(
             )
             continue
         whole = shape[axis] * plain.numerator
-        found.append(divided(whole, integer(plain.denominator), Facts()))
+        found.append(divided(whole, integer(plain.denominator)))
     return found
 
 
@@ -256,7 +256,7 @@ def _image(site: ShapeSite) -> Shape:
 
 def _part(size: Expr, parts: int) -> Expr:
     """Return `size / parts`; one that is no multiple fails."""
-    return divided(size, integer(parts), Facts())
+    return divided(size, integer(parts))
 
 
 # Matrix products.
