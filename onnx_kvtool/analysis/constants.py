@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
+from onnx_kvtool.core.walk import maker, read_values
 from onnx_kvtool.ops.schema import OpFacts, op_history
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
@@ -78,13 +79,12 @@ class ConstantFolder:
         return fill(value, self._memo, _integer_operands, self._fold)
 
     def _fold(self, value: ir.Value) -> Partial | None:
-        node = value.producer()
+        node, tensor = value.producer(), value.const_value
         if node is None:
-            return _stored_integers(value)
-        if node.domain != "" or len(node.outputs) != 1:
-            return None
-        bound = None if _fold_rule(node.op_type) is None else bound_attributes(node)
-        if bound is None:
+            is_fixed = tensor is not None and not value.is_graph_input()
+            return tensor_integers(tensor) if is_fixed and tensor is not None else None
+        bound = bound_attributes(node) if _is_folded(node) else None
+        if bound is None or len(node.outputs) != 1:
             return None
         inputs = [None if v is None else self._memo.get(v) for v in node.inputs]
         result = _run(node, inputs, bound[1])
@@ -158,18 +158,13 @@ def constant_integers(value: ir.Value | None) -> tuple[int, ...] | None:
     return None if numbers is None else tuple(numbers)
 
 
+def _is_folded(node: ir.Node) -> bool:
+    return node.domain == "" and _fold_rule(node.op_type) is not None
+
+
 def _integer_operands(value: ir.Value) -> list[ir.Value]:
     node = value.producer()
-    if node is None or node.domain != "" or _fold_rule(node.op_type) is None:
-        return []
-    return [v for v in node.inputs if v is not None]
-
-
-def _stored_integers(value: ir.Value) -> Partial | None:
-    tensor = value.const_value
-    if tensor is None or value.is_graph_input():
-        return None
-    return tensor_integers(tensor)
+    return read_values(node) if node is not None and _is_folded(node) else []
 
 
 _CASTS = frozenset({"Cast", "CastLike"})
@@ -216,10 +211,8 @@ class Constants:
         node = value.producer()
         if node is None or node.op_type == "Constant":
             return _stored_constant(value)
-        if node.domain != "" or len(node.outputs) != 1 or _fold_rule(node.op_type) is None:
-            return None
-        bound = bound_attributes(node)
-        if bound is None:
+        bound = bound_attributes(node) if _is_folded(node) else None
+        if bound is None or len(node.outputs) != 1:
             return None
         facts, attributes = bound
         if node.op_type == "ConstantOfShape":
@@ -273,17 +266,14 @@ class Constants:
 
 
 def _moved_operands(value: ir.Value) -> list[ir.Value]:
-    node = value.producer()
-    if node is None or node.domain != "" or Trait.MOVES not in traits(node):
-        return []
-    return [v for v in node.inputs if v is not None and v.dtype not in WHOLE_TYPES]
+    node = maker(value)
+    moved = read_values(node) if node is not None and Trait.MOVES in traits(node) else ()
+    return [v for v in moved if v.dtype not in WHOLE_TYPES]
 
 
 def _stored_constant(value: ir.Value) -> NDArray[Any] | None:
     """Return the elements of a small tensor of the file; None for any other value."""
-    tensor = stored_tensor(value)
-    if tensor is None or value.is_graph_input() or isinstance(tensor, ir.ExternalTensor):
+    tensor = None if value.is_graph_input() else stored_tensor(value)
+    if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.dtype not in _MOVED:
         return None
-    if tensor.size > LARGEST or tensor.dtype not in _MOVED:
-        return None
-    return elements(tensor)
+    return None if tensor.size > LARGEST else elements(tensor)

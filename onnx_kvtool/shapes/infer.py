@@ -110,12 +110,12 @@ def _read(inferred: onnx.TypeProto) -> _Reading | None:
         shape = ir.serde.deserialize_type_proto_for_shape(inferred)
     except ir.serde.SerdeError:  # onnx_ir has no form for maps
         shape = None
-    named = None if shape is None else ir.Shape([_named(dim) for dim in shape], frozen=True)
-    return read_type(inferred), named, shape is not None and 0 in list(shape)
-
-
-def _named(dim: int | ir.SymbolicDim) -> int | str | None:
-    return None if _is_invented(dim) else dim if isinstance(dim, int) else dim.value or None
+    if shape is None:
+        return read_type(inferred), None, False
+    dims = (
+        None if _is_invented(d) else d if isinstance(d, int) else d.value or None for d in shape
+    )
+    return read_type(inferred), ir.Shape(tuple(dims), frozen=True), 0 in list(shape)
 
 
 @dataclass(slots=True)
@@ -168,8 +168,11 @@ def annotate(
         value
         for _, _, node in nodes(model)
         if wanted is None or wanted(node)
-        for value in (*node.inputs, *node.outputs, *_given(node))
-        if value is not None and _is_incomplete(value)
+        # What its bodies give as well.
+        for given in (*(body.outputs for _, body in subgraphs(node)), node.inputs, node.outputs)
+        for value in given
+        if value is not None
+        and (value.shape is None or value.type is None or value.shape.has_unknown_dim())
     }
     if not lacking:
         return Annotations(corrected)
@@ -187,13 +190,6 @@ def annotate(
         told = () if inferred is None else (*inferred.value_info, *inferred.output)
         annotations.run = fill(model, lacking, {v.name: v.type for v in told}, completion)
     return annotations
-
-
-def _given(node: ir.Node) -> Iterator[ir.Value]:
-    """Yield what the bodies of a node give."""
-    if node.attributes.data:
-        for _, body in subgraphs(node):
-            yield from body.outputs
 
 
 def correct_constants(model: ir.Model, *, initializers: bool = True) -> list[Addition]:
@@ -373,8 +369,3 @@ def _is_unknown(value: ir.Value) -> bool:
     if value.type is None:
         return bool(value.name)  # an output that is left out has none
     return value.shape is None and isinstance(value.type, ir.TensorType)
-
-
-def _is_incomplete(value: ir.Value) -> bool:
-    shape = value.shape
-    return shape is None or value.type is None or shape.has_unknown_dim()

@@ -246,7 +246,11 @@ def _lost(run: Forward, value: ir.Value, place: Location, first: dict[Atom, Lost
 
 def _first(run: Forward, size: Expr, place: Location, first: dict[Atom, Lost]) -> Lost:
     """Return the first lost fact that makes a size unknown."""
-    bad = _bad(run, size)
+    bad = [
+        atom
+        for atom in size.atoms()
+        if isinstance(atom, Extent | Element) or not (atom.parts or run.is_known(variable(atom)))
+    ]
     if not bad:
         return Lost(place, "no-expression", f"`{size}` is no expression that a file can store")
     # By text, because terms have no order.
@@ -254,14 +258,6 @@ def _first(run: Forward, size: Expr, place: Location, first: dict[Atom, Lost]) -
     atom = min(bad, key=lambda atom: (kinds.get(type(atom), 2), str(variable(atom))))
     found = run.knowledge.lost_sizes.get(atom)
     return found or first.setdefault(atom, Lost(place, *_reason(atom)))
-
-
-def _bad(run: Forward, size: Expr) -> list[Atom]:
-    return [
-        atom
-        for atom in size.atoms()
-        if isinstance(atom, (Extent, Element)) or not (atom.parts or run.is_known(variable(atom)))
-    ]
 
 
 def _reason(atom: Atom) -> tuple[str, str]:

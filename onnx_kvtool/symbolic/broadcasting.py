@@ -147,19 +147,12 @@ class SizeEqualities:
 
     def _unite(self, one: Expr, other: Expr) -> bool:
         """Learn that two resolved sizes are equal; return False if they cannot be."""
-        low, high = interval(one - other)
+        difference = one - other
+        low, high = interval(difference)
         if low > 0 or high < 0:
             return False
-        if one != other:
-            self._learn(one, other)
-        return True
-
-    def _learn(self, one: Expr, other: Expr) -> None:
-        """Replace an atom of the two by the rest, preferably a size without a name.
-
-        Common terms cancel: if `a + n` is `b + n`, `a` is `b`.
-        """
-        difference = one - other
+        # Replace an atom of the two by the rest, preferably a size without a name. Common terms
+        # cancel: if `a + n` is `b + n`, `a` is `b`.
         one = Expr.of({m: k for m, k in difference.terms if k > 0})
         other = Expr.of({m: -k for m, k in difference.terms if k < 0})
         kinds = (Extent, Element, Dimension)
@@ -171,6 +164,7 @@ class SizeEqualities:
         if choices:
             _, atom, rest = min(choices, key=lambda choice: choice[0])
             self._meaning[atom] = rest
+        return True
 
 
 # The broadcast of two sizes.
@@ -297,12 +291,11 @@ def _atom(atom: Atom, target: int) -> list[_Case] | None:
             return [{atom: integer(target)}]
         case Largest(of):
             ways = [_ways(expr, target) for expr in of]
-            return None if None in ways else [case for way in ways for case in way or ()]
         case Quotient(of, by) if by.number is not None and 0 < by.number <= _MOST_CASES:
-            first = target * by.number
-            ways = [_ways(of, first + i) for i in range(by.number)]
-            return None if None in ways else [case for way in ways for case in way or ()]
-    return None
+            ways = [_ways(of, target * by.number + i) for i in range(by.number)]
+        case _:
+            return None
+    return None if None in ways else [case for way in ways for case in way or ()]
 
 
 def _together(ways: list[list[_Case] | None]) -> list[_Case] | None:

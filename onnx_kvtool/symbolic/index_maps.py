@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import maker
+from onnx_kvtool.core.walk import maker, read_values
 from onnx_kvtool.ops.traits import EXACT, FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
@@ -149,12 +149,12 @@ class IndexMaps:
         return substitute(source.element, dict(enumerate(atom.parts)), Facts())
 
     def _operands(self, value: ir.Value) -> list[ir.Value]:
-        node = value.producer()
-        if node is None or node.domain != "" or element_rule(node.op_type) is None:
+        node = maker(value)
+        if node is None or element_rule(node.op_type) is None:
             return []
         if Trait.READS_SHAPE in traits(node):
-            return [v for v in node.inputs if v is not None and v.dtype in (None, *WHOLE_TYPES)]
-        return [v for v in node.inputs if v is not None]
+            return [v for v in read_values(node) if v.dtype in (None, *WHOLE_TYPES)]
+        return read_values(node)
 
     def _describe(self, value: ir.Value) -> IndexMap:
         found = stored(value) or self._produced(value)
@@ -185,8 +185,8 @@ class IndexMaps:
         return IndexMap.stacked(shape, dtype, found.axis, parts)
 
     def _produced(self, value: ir.Value) -> IndexMap | None:
-        node = value.producer()
-        rule = element_rule(node.op_type) if node is not None and node.domain == "" else None
+        node = maker(value)
+        rule = None if node is None else element_rule(node.op_type)
         if node is None or rule is None:
             return None
         try:
@@ -224,9 +224,7 @@ class IndexMaps:
         knowledge.shapes.clear()
         knowledge.conflicts.clear()
         knowledge.assumed.clear()
-        for operand in site.node.inputs:
-            if operand is None:
-                continue
+        for operand in read_values(site.node):
             is_whole = operand.dtype is None or operand.dtype in WHOLE_TYPES
             shape = self._operand(operand).shape if is_whole else self._declared(operand)
             if shape is not None:

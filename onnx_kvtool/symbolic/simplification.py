@@ -170,18 +170,13 @@ def _sum(expr: Expr, facts: Facts) -> Interval:
 def _product(monomial: Monomial, facts: Facts) -> Interval:
     result: Interval = (1, 1)
     for atom, power in monomial:
-        one = _atom(atom, facts)
+        one = facts._memo.get(atom)
+        if one is None:
+            one = facts._memo[atom] = _fresh(atom, facts)
         for _ in range(power):
             ends = [0 if a == 0 or b == 0 else a * b for a in result for b in one]
             result = min(ends), max(ends)
     return result
-
-
-def _atom(atom: Atom, facts: Facts) -> Interval:
-    known = facts._memo.get(atom)
-    if known is None:
-        known = facts._memo[atom] = _fresh(atom, facts)
-    return known
 
 
 def _fresh(atom: Atom, facts: Facts) -> Interval:
@@ -239,7 +234,10 @@ def _without_multiples(of: Expr, by: Expr) -> Expr:
         return of
     result = of
     for atom, coefficient in of.linear():
-        if isinstance(atom, Modulo) and _divides_all(by, atom.by):
+        if not isinstance(atom, Modulo):
+            continue
+        n, m = by.number, atom.by.number
+        if atom.by == by or (n and m is not None and m % n == 0):
             result = result + (atom.of - variable(atom)) * coefficient
     if len(by.terms) > 1:
         return result
@@ -272,13 +270,6 @@ def _whole_sums(of: Expr, by: Expr, facts: Facts) -> Expr | None:
 def _is_rest(rest: Expr, by: Expr, facts: Facts) -> bool:
     """Return whether what is left by a division is certainly the remainder."""
     return at_least(rest, ZERO, facts) and below(rest, by, facts)
-
-
-def _divides_all(by: Expr, other: Expr) -> bool:
-    if by == other:
-        return True
-    a, b = by.number, other.number
-    return a is not None and b is not None and a != 0 and b % a == 0
 
 
 def divided(of: Expr, by: Expr, facts: Facts | None = None) -> Expr:

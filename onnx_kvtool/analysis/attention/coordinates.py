@@ -299,11 +299,9 @@ def is_product(node: ir.Node | None) -> bool:
     if node is None or not is_op(node, "MatMul", "Einsum"):
         return False
     # What is multiplied with weights is a layer: a router's scores, say, and no attention.
-    return len(node.inputs) == 2 and not any(v is None or _is_stored(v) for v in node.inputs)
-
-
-def _is_stored(value: ir.Value) -> bool:
-    return value.is_initializer() or maker(value, "Constant") is not None
+    return len(node.inputs) == 2 and not any(
+        v is None or v.is_initializer() or maker(v, "Constant") for v in node.inputs
+    )
 
 
 def product(seen: Seen, sight: Sight, summed: Expr | None = None) -> Product | None:

@@ -209,29 +209,26 @@ class _Finder:
                 end = None if source is None else source.end
                 target = None if present is None else routes.target(present, frame, end)
                 update = replace(read, axis=_from_the_front(read, source, target))
-                if not self._is_cache(frame, node, update, source, target):
+                if not self._is_cache(frame, update, source, target):
                     continue
                 yield self._cache(frame, Location.of(path, node, index), update, source, target)
                 if not update.is_native:
                     break  # the other ways to read the node exclude this one
 
     def _is_cache(
-        self,
-        frame: Frame,
-        node: ir.Node,
-        update: Update,
-        source: Route | None,
-        target: Route | None,
+        self, frame: Frame, update: Update, source: Route | None, target: Route | None
     ) -> bool:
         if source is None:
             return update.is_native and target is not None
         is_input = source.end in self._inputs and source.frame is self.program.main
+        # A constant of the model can be a cache.
+        is_inner = _is_constant(source.end) and len(_shape(source.end) or ()) >= 3
         if update.is_native:
-            return is_input or target is not None or self._is_inner_state(source.end)
+            return is_input or target is not None or is_inner
         if self._is_fixed(update.update, frame, source):
             return False
-        if update.kind.startswith("scatter") and not is_input and self._is_inner_state(source.end):
-            return not self._is_fixed(node.inputs[1], frame, source)
+        if update.kind.startswith("scatter") and not is_input and is_inner:
+            return not self._is_fixed(update.node.inputs[1], frame, source)
         if not is_input or target is None:
             return False
         shape = _shape(source.end)
@@ -240,10 +237,6 @@ class _Finder:
         if shape is not None and len(shape) < least:
             return False
         return _can_be_fed_back(update, source, target)
-
-    def _is_inner_state(self, value: ir.Value) -> bool:
-        """Return whether `value` is a constant of the model that can be a cache."""
-        return _is_constant(value) and len(_shape(value) or ()) >= 3
 
     def _is_fixed(self, value: ir.Value | None, frame: Frame, past: Route) -> bool:
         """Return whether `value` is a constant or the past itself, without new rows."""

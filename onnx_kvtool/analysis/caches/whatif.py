@@ -188,20 +188,17 @@ def _step(
 def _notes(caches: Sequence[Cache], question: Question, rows: Sequence[int | None]) -> list[str]:
     notes = []
     asked = question.capacity
-    fewer = {r for r in rows if r is not None and asked is not None and r < asked}
-    kept_rows = [r for r in rows if r in fewer]
-    if fewer and question.dim is None:
-        sizes = ", ".join(f"{number:,}" for number in sorted(fewer))
-        who = counted(len(kept_rows), "window")
-        verb = "keeps its" if len(kept_rows) == 1 else "keep their"
-        notes.append(f"{who} {verb} {sizes} rows")
+    if asked is None or question.dim is not None:
+        return []
+    fewer = [r for r in rows if r is not None and r < asked]
+    if fewer:
+        sizes = ", ".join(f"{number:,}" for number in sorted({*fewer}))
+        verb = "keeps its" if len(fewer) == 1 else "keep their"
+        notes.append(f"{counted(len(fewer), 'window')} {verb} {sizes} rows")
     unsure = [
         cache.past or cache.present or ""
         for cache in caches
-        if asked is not None
-        and question.dim is None
-        and is_window(cache)
-        and not isinstance(cache.capacity, int)
+        if is_window(cache) and not isinstance(cache.capacity, int)
     ]
     if unsure:
         notes.append(
