@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from onnx_kvtool.analysis.caches.neighbourhood import Edge, Neighbourhood, Spot
@@ -182,7 +182,7 @@ def joined(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
         for spot in graph.spots:
             known = spots.setdefault(spot.key, spot)
             if spot.kind == "update" and known.kind == "node":
-                spots[spot.key] = replace(known, kind="update")
+                spots[spot.key] = known._replace(kind="update")
         for edge in graph.edges:
             key = edge.source, edge.target, edge.label
             if key not in edges or edge.is_cache:
@@ -228,9 +228,9 @@ def _folded(graphs: Sequence[Neighbourhood]) -> Neighbourhood:
         label, name = _common(s.label for s in alike), _common(s.name for s in alike)
         if spot.kind == "update":
             label += f" x{len({s.key for s in alike})}"
-        spots.append(replace(spot, label=label, name=name))
+        spots.append(spot._replace(label=label, name=name))
     edges = [
-        replace(alike[0], label=_common(e.label for e in alike))
+        alike[0]._replace(label=_common(e.label for e in alike))
         for alike in zip(*(graph.edges for graph in graphs), strict=True)
     ]
     return Neighbourhood(tuple(spots), tuple(edges))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The type and shape that a rule gives an output.
 
     Attributes:

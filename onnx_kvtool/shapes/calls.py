@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import onnx_ir as ir
 
@@ -68,8 +67,7 @@ def call(
     return [outcome for outcome, _ in made]
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(NamedTuple):
     """The known facts of an input of a call."""
 
     type: ir.TypeProtocol | None
@@ -163,8 +161,7 @@ def _go_through(
     attributes = {**function.attributes, **node.attributes}
     for inner in body:
         _bind(inner, attributes)
-    inside = replace(
-        context,
+    inside = context._replace(
         path=function_path(*function.identifier()),
         imports=imports,
         contents=run.contents(imports.get("", 1)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import onnx
 import onnx_ir as ir
@@ -105,8 +106,7 @@ class InferredIndexMaps(IndexMaps):
         self._unrelated.pop(value, None)
 
 
-@dataclass(frozen=True, slots=True)
-class GraphContext:
+class GraphContext(NamedTuple):
     """The context of a graph.
 
     Attributes:
@@ -132,7 +132,7 @@ class GraphContext:
 
     def body(self, path: str) -> GraphContext:
         """Return the context of a graph inside, which may never run."""
-        return replace(self, path=path, is_main=False, conditional=True)
+        return self._replace(path=path, is_main=False, conditional=True)
 
 
 class Forward:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -203,8 +203,7 @@ _MOST_ELEMENTS = 256
 """Most elements of a constant that onnx's rule for a node is given."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """The result of onnx's inference of a model.
 
     Attributes:

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -282,8 +283,7 @@ SUMMED = 4
 """The coordinate of a frame over which the product is summed, behind those of its axes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(NamedTuple):
     """A value that is the sum over `SUMMED` of products of elements of two others.
 
     `sizes` is how many products are added up, as each operand has it. One expression or not, the

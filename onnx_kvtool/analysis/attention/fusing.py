@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -35,8 +35,7 @@ from onnx_kvtool.symbolic.expressions import Expr, Exprs, text
 from onnx_kvtool.symbolic.simplification import at_least
 
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(NamedTuple):
     """An Attention to be.
 
     Attributes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import ml_dtypes
 import onnx_ir as ir
@@ -225,8 +224,7 @@ _MOST = 8
 """Most conditions that are taken apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class MaskFunction:
+class MaskFunction(NamedTuple):
     """Which keys a mask shows: those that fulfil all conditions.
 
     Attributes:
@@ -325,8 +323,7 @@ def _of_input(atom: Atom, frame: Frame) -> ir.Value | None:
 _WIDE = (ir.DataType.FLOAT, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 
 
-@dataclass(frozen=True, slots=True)
-class MaskPart:
+class MaskPart(NamedTuple):
     """One mask.
 
     Attributes:
@@ -345,8 +342,7 @@ class MaskPart:
     fill: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Masking:
+class Masking(NamedTuple):
     """What Attention takes for the masks of some scores.
 
     Attributes:

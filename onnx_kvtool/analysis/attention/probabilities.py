@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -33,8 +33,7 @@ _DEEPEST = 16
 """Most steps from the Softmax to the product, and from there to a result of rank 4."""
 
 
-@dataclass(frozen=True, slots=True)
-class Weighted:
+class Weighted(NamedTuple):
     """The product of probabilities and values.
 
     Attributes:

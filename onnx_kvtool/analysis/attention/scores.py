@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -47,8 +48,7 @@ _DEEPEST_OPERAND = 24
 """Most steps above a product that are looked through for an operand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """A value that holds queries, keys or values.
 
     Attributes:
@@ -209,8 +209,7 @@ MOVES = frozenset({"Expand", "Transpose", *having(Trait.VIEW)})
 """Operators that exporters put between a product and a Softmax, in front of heads and behind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(NamedTuple):
     """What is added to the scores, or which of them a Where replaces.
 
     Attributes:
@@ -227,8 +226,7 @@ class Mask:
     shown: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(NamedTuple):
     """How scores come from a product.
 
     Attributes:
@@ -246,8 +244,7 @@ class Scores:
     masked_as: tuple[ir.DataType | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(NamedTuple):
     """What lies between the Softmax and a value above it."""
 
     masks: tuple[Mask, ...] = ()
@@ -257,7 +254,7 @@ class _Way:
     depth: int = 0
 
     def scaled(self, factor: float) -> _Way:
-        return replace(self, factor=self.factor * factor, depth=self.depth + 1)
+        return self._replace(factor=self.factor * factor, depth=self.depth + 1)
 
 
 def may_be_scores(value: ir.Value) -> bool:
@@ -355,7 +352,7 @@ class _Reading:
         source = node.inputs[0]
         if way.softcap is not None or way.factor <= 0 or source is None:
             raise _unknown(seen.value)
-        inner = replace(way, factor=1.0, softcap=way.factor, depth=way.depth + 1)
+        inner = way._replace(factor=1.0, softcap=way.factor, depth=way.depth + 1)
         return self.up(Seen(source, seen.index), inner)
 
     def added(self, node: ir.Node, seen: Seen, way: _Way) -> Scores:
@@ -382,7 +379,7 @@ class _Reading:
         above, mask = self.aligned(seen, scores), self.aligned(seen, other)
         masks = (*way.masks, Mask(mask, way.factor * sign))
         types = (*way.masked_as, seen.value.dtype)
-        return self.up(above, replace(way.scaled(1.0), masks=masks, masked_as=types))
+        return self.up(above, way.scaled(1.0)._replace(masks=masks, masked_as=types))
 
     def replaced(self, node: ir.Node, seen: Seen, way: _Way) -> Scores:
         if way.softcap is not None:
@@ -399,7 +396,7 @@ class _Reading:
             raise Unproven("unknown-fill", text)
         above, hidden = self.aligned(seen, scores), self.aligned(seen, condition)
         masks = (*way.masks, Mask(hidden, fill=fill * way.factor, shown=shown))
-        return self.up(above, replace(way.scaled(1.0), masks=masks))
+        return self.up(above, way.scaled(1.0)._replace(masks=masks))
 
     def aligned(self, seen: Seen, operand: ir.Value) -> Seen:
         found = self.frame.aligned(seen, operand)

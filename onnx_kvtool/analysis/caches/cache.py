@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import onnx_ir as ir
 
@@ -28,8 +28,7 @@ CacheKind = Literal[
 GroupQueryAttention; `where` is any elementwise choice between the new row and the old cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class RotatedCache:
+class RotatedCache(NamedTuple):
     """A window that one model keeps in order, and another one in a circular cache.
 
     The row of position p is row p modulo the capacity of the circular cache.
@@ -182,8 +181,7 @@ def _bits(count: int | None, dtype: ir.DataType | None) -> int | None:
 # The total cost of the caches of a model, by batch and sequence length.
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """The cost of one or several caches of one size.
 
     Attributes:

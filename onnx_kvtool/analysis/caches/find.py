@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -208,7 +207,7 @@ class _Finder:
                 source = None if past is None else routes.source(past, frame)
                 end = None if source is None else source.end
                 target = None if present is None else routes.target(present, frame, end)
-                update = replace(read, axis=_from_the_front(read, source, target))
+                update = read._replace(axis=_from_the_front(read, source, target))
                 if not self._is_cache(frame, update, source, target):
                     continue
                 yield self._cache(frame, Location.of(path, node, index), update, source, target)
@@ -306,9 +305,8 @@ class _Finder:
         if found.batch_axis is not None:
             first = 1 if map_axis(source.axes, found.axis) == 0 else 0
             if map_axis(source.axes, found.batch_axis) != first:
-                return replace(update, axis=found.axis)
-        return replace(
-            update,
+                return update._replace(axis=found.axis)
+        return update._replace(
             axis=found.axis,
             mode=found.mode,
             write_indices=found.start,

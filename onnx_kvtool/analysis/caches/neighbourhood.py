@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import onnx_ir as ir
 
@@ -20,8 +19,7 @@ _LEVELS_DOWN = 2
 _MOST_SPOTS = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """A node, or a value that comes from outside or leaves.
 
     Attributes:
@@ -37,8 +35,7 @@ class Spot:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """A value that flows from one spot to another.
 
     Attributes:
@@ -54,8 +51,7 @@ class Edge:
     is_cache: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbourhood:
+class Neighbourhood(NamedTuple):
     """The graph around one update.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
 
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 # Where a scatter or a mask writes, from the elements of its indices.
 
 
-@dataclass(frozen=True, slots=True)
-class Positions:
+class Positions(NamedTuple):
     """The positions of the new rows of an update.
 
     Attributes:

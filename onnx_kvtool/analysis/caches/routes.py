@@ -6,6 +6,7 @@ import heapq
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -190,8 +191,7 @@ _MOST_TARGETS = 4
 """Most outputs as which one value is taken to leave: a cache, and copies of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """The other end of what a value holds, and how it differs from the value.
 
     Attributes:
@@ -226,8 +226,7 @@ class Route:
 _Place = tuple[ir.Value, Frame]
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     value: ir.Value
     frame: Frame
     link: Link | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import onnx_ir as ir
 
@@ -32,8 +31,7 @@ UNKNOWN_AXES: AxisMap = None
 How = Literal["same", "view", "cast", "moved", "updated"]
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """How an output of a node contains one of its inputs.
 
     Attributes:
@@ -198,8 +196,7 @@ def inverted(axes: AxisMap) -> AxisMap:
 # Updates of a cache, read through the view of the operator.
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(NamedTuple):
     """One way of a node to update a tensor.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -14,8 +15,7 @@ from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.symbolic.dimensions import bind_dim
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A question about the caches of a model.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.view import MalformedNode
@@ -99,8 +99,7 @@ def _rest(
     return quotient(known.resolved(whole), known.resolved(others))
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(NamedTuple):
     """Neighbouring axes before and after that hold the same number of elements.
 
     At most one of the two has more than one axis; axes of size 1 are in no group.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -275,8 +276,7 @@ def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
 # One node, for the rules that return the elements of its outputs.
 
 
-@dataclass(frozen=True, slots=True)
-class Unrelated:
+class Unrelated(NamedTuple):
     """Two sizes along an axis of a result: one is broadcast to the other unless they are equal."""
 
     axis: int

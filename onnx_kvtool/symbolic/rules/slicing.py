@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.view import MalformedNode, counted_axes, counted_axis
@@ -119,8 +119,7 @@ def split(site: ShapeSite) -> Shapes:
     return [changed(shape, axis, part) for part in parts]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """What a slice takes along one axis: `offset + step * i`, `length` of them."""
 
     offset: Expr

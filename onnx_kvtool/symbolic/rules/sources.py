@@ -222,7 +222,7 @@ def constant_of_shape(site: ShapeSite) -> Shapes:
 def range_(site: ShapeSite) -> Shapes:
     """Range: as many steps as stay before the limit."""
     given: list[Expr] = []
-    for value in map(site.value, range(3)):
+    for value in [site.value(i) for i in range(3)]:
         scalar = site.content(value).scalar()
         if scalar is None:
             return ((site.lost(0, site.cause_of(value)),),)

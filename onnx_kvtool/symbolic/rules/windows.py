@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -27,8 +27,7 @@ from onnx_kvtool.symbolic.simplification import divided
 # Operators that slide a window: convolutions and pooling, also of sizes that are no numbers.
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(NamedTuple):
     """How a window moves along one axis, all in elements.
 
     Attributes:

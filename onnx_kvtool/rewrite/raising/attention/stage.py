@@ -224,11 +224,11 @@ def _as_it_is(fusion: Fusion, moved: Mapping[ir.Value, ir.Value | None]) -> Fusi
 
     One attention may read the result of another.
     """
-    operands = tuple(replace(o, value=moved.get(o.value) or o.value) for o in fusion.operands)
+    operands = tuple(o._replace(value=moved.get(o.value) or o.value) for o in fusion.operands)
     queries, keys, values_ = operands
-    parts = tuple(replace(p, value=moved.get(p.value) or p.value) for p in fusion.masking.parts)
-    masking = replace(fusion.masking, parts=parts)
-    return replace(fusion, operands=(queries, keys, values_), masking=masking)
+    parts = tuple(p._replace(value=moved.get(p.value) or p.value) for p in fusion.masking.parts)
+    masking = fusion.masking._replace(parts=parts)
+    return fusion._replace(operands=(queries, keys, values_), masking=masking)
 
 
 def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
@@ -360,7 +360,7 @@ def prove_all(
             for number, one in zip(lacking, again, strict=True):
                 found[number] = one
                 if isinstance(one, Fusion):
-                    found[number] = replace(one, sentences=(*one.sentences, *assumed))
+                    found[number] = one._replace(sentences=(*one.sentences, *assumed))
     except KvtoolError as error:
         return [], [], [f"attention is left alone: {error}"]
     pairs = zip(candidates, found, strict=True)
