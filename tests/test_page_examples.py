@@ -71,7 +71,7 @@ def is_run(page: str, example: Example) -> bool:
     return not any(page == of and example.first_line.startswith(start) for of, start in NOT_RUN)
 
 
-OFTEN = ("README.md", "docs/index.md")
+OFTEN = ("README.md",)
 """Pages whose examples run by default; those of the others are exhaustive."""
 
 

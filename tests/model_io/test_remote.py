@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import zipfile
 from collections.abc import Callable, Iterator
@@ -25,6 +26,11 @@ pytest.importorskip("aiohttp")
 
 SIDE = 1100  # a weight of 4.84 MB: more than is read at once
 WEIGHTS = 3
+
+
+@functools.cache
+def stored(external: str | None = None) -> bytes:
+    return model(external=external).SerializeToString()
 
 
 def model(*, external: str | None = None) -> onnx.ModelProto:
@@ -78,7 +84,7 @@ COMMANDS: dict[str, Callable[[str], object]] = {
 @part(2)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_weights_are_not_fetched(server: Server, tmp_path: Path, name: str) -> None:
-    data = model().SerializeToString()
+    data = stored()
     server.files["/m/model.onnx"] = data
     local = tmp_path / "model.onnx"
     local.write_bytes(data)
@@ -90,7 +96,7 @@ def test_weights_are_not_fetched(server: Server, tmp_path: Path, name: str) -> N
 
 
 def test_values_are_fetched_when_they_are_asked_for(server: Server) -> None:
-    server.files["/m/model.onnx"] = model().SerializeToString()
+    server.files["/m/model.onnx"] = stored()
     loaded = read(server.url("/m/model.onnx"))
     before = server.sent
     tensor = loaded.graph.initializers["w1"].const_value
@@ -99,7 +105,7 @@ def test_values_are_fetched_when_they_are_asked_for(server: Server) -> None:
 
 
 def test_the_digests_are_those_of_the_file(server: Server, tmp_path: Path) -> None:
-    data = model(external="w.data").SerializeToString()
+    data = stored(external="w.data")
     values = np.arange(SIDE * SIDE, dtype=np.float32).tobytes()
     server.files = {"/m/model.onnx": data, "/m/w.data": values}
     (tmp_path / "model.onnx").write_bytes(data)
@@ -108,7 +114,7 @@ def test_the_digests_are_those_of_the_file(server: Server, tmp_path: Path) -> No
 
 
 def test_data_beside_a_model_is_not_looked_for(server: Server) -> None:
-    server.files["/m/model.onnx"] = model(external="w.data").SerializeToString()
+    server.files["/m/model.onnx"] = stored(external="w.data")
     url = server.url("/m/model.onnx")
     kv.inspect(url)
     found = kv.check(url)
@@ -120,7 +126,7 @@ def test_data_beside_a_model_is_not_looked_for(server: Server) -> None:
     "location", ["../secret", "/etc/passwd", "a/../../b", "C:/x", "w::file:///etc/passwd", "s3://b"]
 )
 def test_data_stays_below_the_prefix(server: Server, location: str) -> None:
-    server.files["/m/model.onnx"] = model(external=location).SerializeToString()
+    server.files["/m/model.onnx"] = stored(external=location)
     with pytest.raises(kv.KvtoolError, match=r"leaves the directory|is absolute|is a URL"):
         kv.print(server.url("/m/model.onnx"))
     assert {path.partition("?")[0] for path in server.seen} == {"/m/model.onnx"}
@@ -128,7 +134,7 @@ def test_data_stays_below_the_prefix(server: Server, location: str) -> None:
 
 def test_a_server_without_ranges_sends_the_file_once_and_nothing_is_kept(server: Server) -> None:
     server.ranges = False
-    data = model().SerializeToString()
+    data = stored()
     server.files["/m/model.onnx"] = data
     assert kv.inspect(server.url("/m/model.onnx")).model.initializers == WEIGHTS
     assert server.sent <= 2 * len(data)
@@ -138,7 +144,7 @@ def test_a_server_without_ranges_sends_the_file_once_and_nothing_is_kept(server:
 
 
 def test_a_server_that_redirects(server: Server) -> None:
-    server.files["/m/model.onnx"] = model().SerializeToString()
+    server.files["/m/model.onnx"] = stored()
     report = kv.inspect(server.url("/moved/m/model.onnx"))
     assert report.model.initializers == WEIGHTS
     assert server.sent < WHOLE / 10
@@ -147,13 +153,13 @@ def test_a_server_that_redirects(server: Server) -> None:
 @pytest.mark.exhaustive
 def test_a_server_that_is_slow(server: Server) -> None:
     server.delay = 0.2
-    server.files["/m/model.onnx"] = model().SerializeToString()
+    server.files["/m/model.onnx"] = stored()
     assert kv.inspect(server.url("/m/model.onnx")).model.initializers == WEIGHTS
 
 
 def test_a_server_that_breaks_off(server: Server) -> None:
     server.breaks_at = 1000
-    server.files["/m/model.onnx"] = model().SerializeToString()
+    server.files["/m/model.onnx"] = stored()
     with pytest.raises(kv.UnreadableModel, match=r"cannot be read|is truncated"):
         kv.inspect(server.url("/m/model.onnx"))
 
@@ -176,7 +182,7 @@ def test_what_cannot_be_read(server: Server, name: str) -> None:
 
 
 def test_credentials_appear_nowhere(server: Server, kvtool) -> None:  # type: ignore[no-untyped-def]
-    server.files["/m/model.onnx"] = model().SerializeToString()
+    server.files["/m/model.onnx"] = stored()
     for path in ("/m/model.onnx", "/none.onnx"):
         url = server.url(path, "user:hunter2@") + "?token=hunter2"
         for command in ("inspect", "check", "infer", "print", "diff"):
@@ -193,7 +199,7 @@ def test_a_directory_is_gone_through() -> None:
     memory = fsspec.filesystem("memory")
     for name in ("a", "b", "sub/c"):
         with memory.open(f"/repository/{name}.onnx", "wb") as file:
-            file.write(model().SerializeToString())
+            file.write(stored())
     report = kv.check(["memory://repository"])
     assert [file.path for file in report.files] == [
         f"memory:///repository/{name}.onnx" for name in ("a", "b", "sub/c")
@@ -204,7 +210,7 @@ def test_a_directory_is_gone_through() -> None:
 @pytest.mark.parametrize("place", ["", "m/"])
 @pytest.mark.parametrize("cache", ["", "simplecache::"])
 def test_models_in_an_archive_find_their_data(tmp_path: Path, cache: str, place: str) -> None:
-    data = model(external="w.data").SerializeToString()
+    data = stored(external="w.data")
     values = np.arange(SIDE * SIDE, dtype=np.float32).tobytes()
     archive = tmp_path / "models.zip"
     with zipfile.ZipFile(archive, "w") as file:
@@ -219,7 +225,7 @@ def test_models_in_an_archive_find_their_data(tmp_path: Path, cache: str, place:
 
 
 def test_data_behind_a_cache_is_found(server: Server, tmp_path: Path) -> None:
-    data = model(external="w.data").SerializeToString()
+    data = stored(external="w.data")
     values = np.arange(SIDE * SIDE, dtype=np.float32).tobytes()
     server.files = {"/model.onnx": data, "/w.data": values}
     (tmp_path / "model.onnx").write_bytes(data)
@@ -235,7 +241,7 @@ def test_data_does_not_leave_an_archive(tmp_path: Path, cache: str) -> None:
         file.writestr("ww", b"x" * (4 * SIDE * SIDE))
     archive = tmp_path / "models.zip"
     with zipfile.ZipFile(archive, "w") as file:
-        hostile = model(external=f"ww::file://{private}").SerializeToString()
+        hostile = stored(external=f"ww::file://{private}")
         file.writestr("model.onnx", hostile)
     url = f"{cache}zip://model.onnx::file://{archive}"
     for command in (kv.print, lambda url: kv.diff(url, url)):
@@ -249,14 +255,14 @@ def test_data_does_not_leave_a_directory_that_a_url_names(tmp_path: Path) -> Non
     home = tmp_path / "home"
     home.mkdir()
     (home / "w.data").symlink_to("../secret")
-    (home / "model.onnx").write_bytes(model(external="w.data").SerializeToString())
+    (home / "model.onnx").write_bytes(stored(external="w.data"))
     with pytest.raises(kv.UnreadableModel, match="outside the directory"):
         kv.print(f"file://{home}/model.onnx")
 
 
 def test_urls_that_differ_by_what_is_not_shown_are_two(server: Server) -> None:
     values = [np.full(SIDE * SIDE, number, np.float32).tobytes() for number in (1, 2)]
-    server.files["/m.onnx"] = model(external="w.data").SerializeToString()
+    server.files["/m.onnx"] = stored(external="w.data")
     server.files |= {f"/w.data?v={number}": data for number, data in enumerate(values)}
     texts = [kv.print(server.url(f"/m.onnx?v={number}")) for number in (0, 1)]
     assert texts[0] != texts[1]

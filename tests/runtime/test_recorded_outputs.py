@@ -14,6 +14,7 @@ import pytest
 from onnx_kvtool.model_io.model import read
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
+from tests.grids import part
 
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 
@@ -67,6 +68,7 @@ def test_every_exporter_is_among_them() -> None:
 
 
 @pytest.mark.long
+@part(3)
 @pytest.mark.parametrize("name", RECORDED)
 def test_no_operator_of_a_decoder_is_left_to_onnx_reference(name: str) -> None:
     inputs, _ = recorded(name)

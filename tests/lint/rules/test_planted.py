@@ -358,7 +358,7 @@ VALID = sorted(p for p in MODELS.rglob("*.onnx") if not p.name.startswith("BROKE
 
 
 @pytest.mark.long
-@part(2)
+@part(4)
 @pytest.mark.parametrize("path", [pytest.param(p, id=p.stem) for p in VALID])
 def test_a_valid_model_has_no_error_and_no_warning(path: Path) -> None:
     from onnx_kvtool.model_io.model import read

@@ -387,7 +387,7 @@ def test_branches_with_and_without_an_encoder_are_named() -> None:
     ("path", "given", "lacking"),
     [
         (_QWEN, {}, ["batch_size", "sequence_length"]),
-        (_QWEN, {"batch_size": 2}, ["sequence_length"]),
+        pytest.param(_QWEN, {"batch_size": 2}, ["sequence_length"], marks=pytest.mark.exhaustive),
         (_GENAI, {"batch_size": 1}, ["sequence_length"]),
     ],
 )
