@@ -14,10 +14,9 @@ from onnx_kvtool.commands.requests import MergeRequest
 from onnx_kvtool.core.choices import CheckFormat, MergedFormat
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.lint.report import CheckReport, FileReport
+from onnx_kvtool.lint.settings.config import file_content
 from onnx_kvtool.lint.settings.files import parse_shard
-from onnx_kvtool.model_io.atomic import patient
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +180,8 @@ def _sarif_path(result: dict[str, Any]) -> str:
 
 
 def _read(path: str) -> Part:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", opener=patient) as file:
-            text = file.read()
-    except FileNotFoundError as error:
-        raise UnreadableModel(
-            f"`{path}` does not exist", help=missing_file_help(path, ".json")
-        ) from error
-    except OSError as error:
-        raise UnreadableModel(f"`{path}` cannot be read: {error.strerror or error}") from error
-    part = _parsed(path, text)
+    content = file_content(path, ".json", kind=UnreadableModel)
+    part = _parsed(path, content.decode("utf-8", "surrogateescape"))
     if part is None:
         raise UnreadableModel(
             f"`{path}` is no report of `kvtool check`",

@@ -29,7 +29,7 @@ def print_blocks(blocks: Iterable[Block], *, color: bool | None) -> None:
         blocks: What to print.
         color: Whether to use colour; None does so on a terminal.
     """
-    _print_blocks(_console(color, data=True), blocks)
+    _print_blocks(_console(sys.stdout, color, is_terminal=color), blocks)
 
 
 def print_talk(blocks: Iterable[Block], *, color: bool | None) -> None:
@@ -39,7 +39,7 @@ def print_talk(blocks: Iterable[Block], *, color: bool | None) -> None:
         blocks: What to print.
         color: Whether to use colour; None does so on a terminal.
     """
-    _print_blocks(_console(color), blocks)
+    _print_blocks(_console(sys.stderr, color, is_terminal=color), blocks)
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def text_of_blocks(blocks: Iterable[Block], *, color: bool | None = False) -> st
             set; False for a pipe.
     """
     text = StringIO()
-    _print_blocks(_console(color, file=text, to_terminal=color is not False), blocks)
+    _print_blocks(_console(text, color, is_terminal=color is not False), blocks)
     return text.getvalue()
 
 
@@ -105,17 +105,11 @@ class _Console(Console):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
-def _console(
-    color: bool | None,
-    *,
-    data: bool = False,
-    file: TextIO | None = None,
-    to_terminal: bool | None = None,
-) -> Console:
-    """Return a console on standard output for data, on standard error for talk, or on `file`."""
+def _console(file: TextIO, color: bool | None, *, is_terminal: bool | None) -> Console:
+    """Return a console on a file; None asks the file whether it is a terminal."""
     return _Console(
-        file=file or (sys.stdout if data else sys.stderr),
-        force_terminal=color if to_terminal is None else to_terminal,
+        file=file,
+        force_terminal=is_terminal,
         no_color=None if color is None else not color,
         color_system="standard" if color else "auto",
         width=_UNLIMITED,

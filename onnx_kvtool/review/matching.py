@@ -117,8 +117,8 @@ class Matcher:
         self._alike(lambda n: (up[n], down[n]))
         for hashes in (up, down):
             self._unique(lambda n, h=hashes: (h[n], n.name or _outputs(n)))  # type: ignore[misc]
-        for hashes in (up, down):
-            self._unique(lambda n, h=hashes: h[n])  # type: ignore[misc]
+        self._unique(up.get)
+        self._unique(down.get)
         self._unique((old.anchors | new.anchors).get)
         self._unique(_named, self._neighbours_agree)
         self._unique(_made, self._neighbours_agree)

@@ -184,21 +184,18 @@ def _or_none(read: Callable[[str], T], name: str) -> T | None:
 _FUSED = "onnxruntime's optimiser and model builder put it there, and onnxruntime alone runs it"
 _RETIRED = "it was an experiment of early releases, and onnxruntime alone still runs it"
 
+_EARLY = (
+    *("Affine", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill", "ImageScaler"),
+    *("ParametricSoftplus", "Scale", "ScaledTanh"),
+)
+
 IN_DEFAULT_DOMAIN: Mapping[str, str] = Table(
     "operator that onnxruntime has in the default domain",
     [
         # Opset 17 made this one of ONNX; below, it is one of onnxruntime's.
         ("LayerNormalization", _FUSED),
         ("SimplifiedLayerNormalization", _FUSED),
-        ("Affine", _RETIRED),
-        ("Crop", _RETIRED),
-        ("DynamicSlice", _RETIRED),
-        ("GRUUnit", _RETIRED),
-        ("GivenTensorFill", _RETIRED),
-        ("ImageScaler", _RETIRED),
-        ("ParametricSoftplus", _RETIRED),
-        ("Scale", _RETIRED),
-        ("ScaledTanh", _RETIRED),
+        *((op, _RETIRED) for op in _EARLY),
     ],
 )
 """A clause about each operator."""

@@ -14,11 +14,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.walk import step_path, subgraphs
-from onnx_kvtool.core.words import missing_file_help
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Known
-from onnx_kvtool.model_io.atomic import patient, write_bytes
+from onnx_kvtool.lint.settings.config import file_content
+from onnx_kvtool.model_io.atomic import write_bytes
 from onnx_kvtool.model_io.remote import is_remote
 from onnx_kvtool.model_io.sorting import natural
 from onnx_kvtool.model_io.stored import file_digest
@@ -140,18 +140,10 @@ def read_baseline(path: str) -> Baseline:
     Raises:
         UsageError: If it cannot be read, or is no baseline.
     """
+    make = f"make it with `--write-baseline {path}`"
+    content = file_content(path, ".json", "the baseline ", make)
     try:
-        with open(path, "rb", opener=patient) as file:
-            data = json.load(file)
-    except FileNotFoundError as error:
-        make = f"make it with `--write-baseline {path}`"
-        raise UsageError(
-            f"the baseline `{path}` does not exist", help=missing_file_help(path, ".json") or make
-        ) from error
-    except OSError as error:
-        raise UsageError(
-            f"the baseline `{path}` cannot be read: {error.strerror or error}"
-        ) from error
+        data = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"`{path}` is no baseline: it is no JSON") from error
     if not isinstance(data, dict) or data.get("baseline_version") != _VERSION:

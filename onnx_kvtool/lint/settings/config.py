@@ -241,17 +241,37 @@ def _common(paths: Sequence[str]) -> str:
         return os.getcwd()
 
 
-def _table(path: str) -> Mapping[str, Any] | None:
-    """Return the settings in a file; None for a pyproject.toml without any."""
+def file_content(
+    path: str,
+    suffix: str,
+    what: str = "",
+    help: str | None = None,
+    kind: type[KvtoolError] = UsageError,
+) -> bytes:
+    """Return the bytes of a file that was named, or raise an error of a kind.
+
+    Args:
+        path: The file.
+        suffix: The suffix that such files have.
+        what: What it is, in front of its name in messages.
+        help: What to do if it does not exist, and no file has a name like it.
+        kind: The error.
+    """
     try:
         with open(path, "rb", opener=patient) as file:
-            data = tomllib.load(file)
+            return file.read()
     except FileNotFoundError as error:
-        raise UsageError(
-            f"`{path}` does not exist", help=missing_file_help(path, ".toml")
-        ) from error
+        help = missing_file_help(path, suffix) or help
+        raise kind(f"{what}`{path}` does not exist", help=help) from error
     except OSError as error:
-        raise UsageError(f"`{path}` cannot be read: {error.strerror or error}") from error
+        raise kind(f"{what}`{path}` cannot be read: {error.strerror or error}") from error
+
+
+def _table(path: str) -> Mapping[str, Any] | None:
+    """Return the settings in a file; None for a pyproject.toml without any."""
+    content = file_content(path, ".toml")
+    try:
+        data = tomllib.loads(content.decode())
     except RecursionError as error:
         raise UsageError(f"`{path}` is nested too deeply to be read") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
