@@ -12,7 +12,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.contrib.grouped_call import Call
 from onnx_kvtool.core.choices import AttentionChoice
-from onnx_kvtool.emit.forms import size
+from onnx_kvtool.emit.forms import Term, size
 from onnx_kvtool.model_io.model import read, serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.onnxruntime import Session
@@ -146,10 +146,9 @@ def with_window(layers: int, window: int = 5) -> ir.Model:
     return model
 
 
-def planted(call: Call, count: ir.Value) -> ir.Value:
+def planted(call: Call, count: Term) -> Term:
     """Return what a cache would keep that is always kept full."""
-    rows = size(call.site, None, call.site.required("past_key"), 2)
-    return call.site.op("Min", count, rows)
+    return count.op("Min", size(call.site, None, call.site.required("past_key"), 2))
 
 
 @pytest.mark.long
