@@ -13,7 +13,6 @@ from onnx_kvtool.contrib.recurrence import (
     Heads,
     Rows,
     delta_decay,
-    delta_rate,
     recur,
     sequences_of,
     shape_for,
@@ -227,7 +226,11 @@ def gated_delta_net(site: Site) -> Replacement:
         tail = [heads.states, own[1] if len(own) > 1 else 1, 1]
         decay = tokens.rows(tokens.by_sequence(kept, own), tail)
     if rate is not None:
-        rate = tokens.by_sequence(delta_rate(site, rate), [heads.states])
+        refuse_value(site, "beta_activation", "none", "sigmoid")
+        rate = cast(site, rate, _D.FLOAT)
+        if site.string("beta_activation") != "none":
+            rate = op("Sigmoid", rate, hint="beta")
+        rate = tokens.by_sequence(rate, [heads.states])
         rate = tokens.rows(rate, [heads.states, 1, 1])
     state, read = tokens.recur(_first_state(tokens), operands, decay, rate)
     output = tokens.back(read, [heads.states, heads.value_size])

@@ -35,7 +35,12 @@ def fused_mat_mul(site: Site) -> Replacement:
     left, right = (
         _transposed(site, letter, batch=site.integer(f"transBatch{letter}") != 0) for letter in "AB"
     )
-    return _scaled_product(site, left, right)
+    op, alpha = site.op, site.real("alpha")
+    if alpha == 1.0:
+        return only(op("MatMul", left, right))
+    if left.dtype == ir.DataType.FLOAT16 and abs(alpha) < 1:
+        return only(op("MatMul", op("Mul", left, alpha, hint="scaled"), right))
+    return only(op("Mul", op("MatMul", left, right), alpha, hint="scaled"))
 
 
 def fused_mat_mul_activation(site: Site) -> Replacement:
@@ -47,15 +52,6 @@ def fused_mat_mul_activation(site: Site) -> Replacement:
     (product,) = fused_mat_mul(site).outputs
     assert product is not None
     return only(_with_activation(site, product))
-
-
-def _scaled_product(site: Site, left: ir.Value, right: ir.Value) -> Replacement:
-    op, alpha = site.op, site.real("alpha")
-    if alpha == 1.0:
-        return only(op("MatMul", left, right))
-    if left.dtype == ir.DataType.FLOAT16 and abs(alpha) < 1:
-        return only(op("MatMul", op("Mul", left, alpha, hint="scaled"), right))
-    return only(op("Mul", op("MatMul", left, right), alpha, hint="scaled"))
 
 
 def _transposed(site: Site, letter: str, *, batch: bool) -> ir.Value:

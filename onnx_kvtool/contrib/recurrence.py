@@ -195,15 +195,6 @@ def delta_decay(site: Site, decay: ir.Value, tail: list[int]) -> ir.Value:
     return op("Mul", op("Sigmoid", op("Mul", biased, factor)), bound, hint="decay")
 
 
-def delta_rate(site: Site, beta: ir.Value) -> ir.Value:
-    """Return the share of a difference that a GatedDeltaNet writes, float32: (..., KV)."""
-    refuse_value(site, "beta_activation", "none", "sigmoid")
-    wide = cast(site, beta, _FLOAT)
-    if site.string("beta_activation") == "none":
-        return wide
-    return site.op("Sigmoid", wide, hint="beta")
-
-
 # Packed sequences of different lengths, with the bounds of each.
 
 

@@ -203,7 +203,11 @@ def replacing(
             with open(descriptor, "wb") as file:
                 yield file
                 file.flush()
-                _sync(file.fileno())
+                try:
+                    os.fsync(file.fileno())
+                except OSError as error:  # not every file system can be asked to write to the disk
+                    if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                        raise
             if before is not None:
                 _keep_owner(path, before)
                 os.chmod(path, stat.S_IMODE(before.st_mode))
@@ -267,15 +271,6 @@ def _status(place: str) -> os.stat_result | None:
         return None
 
 
-def _sync(descriptor: int) -> None:
-    """Let a file reach the disk, where its file system can be asked for that."""
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-
-
 _PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0)
 """Seconds between attempts to rename, where others keep files open."""
 
@@ -330,7 +325,8 @@ _PATIENCE = 10.0
 def is_pipe(path: str) -> bool:
     """Return whether a path is a pipe with a name, which may have no writer."""
     try:
-        return stat.S_ISFIFO(os.stat(path).st_mode) and not _is_of_a_process(path)
+        of_process = os.path.abspath(path).startswith(("/dev/", "/proc/"))
+        return stat.S_ISFIFO(os.stat(path).st_mode) and not of_process
     except (OSError, ValueError):
         return False
 
@@ -351,7 +347,3 @@ def patient(path: str, flags: int) -> int:
         raise OSError(errno.EAGAIN, f"it is a pipe, and nothing is in it after {_PATIENCE:g} s")
     os.set_blocking(descriptor, True)
     return descriptor
-
-
-def _is_of_a_process(path: str) -> bool:
-    return os.path.abspath(path).startswith(("/dev/", "/proc/"))

@@ -330,7 +330,12 @@ def judge(message: onnx.ModelProto) -> Judgement:
     if message.ir_version <= 0:
         found.add("missing-ir-version", _MODEL, "the model states no IR version")
     _imports(message.opset_import, found, _MODEL)
-    _default_import(message, found)
+    imported = {entry.domain for entry in message.opset_import}
+    if imported.isdisjoint(DEFAULT_DOMAINS) and any(
+        node.domain in DEFAULT_DOMAINS for node in message.graph.node
+    ):
+        text = "uses ONNX operators and does not import a version of them"
+        found.add("missing-opset-import", _MODEL, text)
     GraphJudge(found).graph(message.graph, graph_path(message.graph.name))
     _functions(message.functions, found)
     return found
@@ -349,17 +354,6 @@ def _imports(imports: Iterable[onnx.OperatorSetIdProto], found: Judgement, place
                 help="keep the version that the nodes were written for",
             )
         versions[domain] = entry.version
-
-
-def _default_import(message: onnx.ModelProto, found: Judgement) -> None:
-    if any(entry.domain in DEFAULT_DOMAINS for entry in message.opset_import):
-        return
-    if any(node.domain in DEFAULT_DOMAINS for node in message.graph.node):
-        found.add(
-            "missing-opset-import",
-            _MODEL,
-            "uses ONNX operators and does not import a version of them",
-        )
 
 
 def _functions(functions: Iterable[onnx.FunctionProto], found: Judgement) -> None:

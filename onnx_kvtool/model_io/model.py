@@ -211,7 +211,12 @@ def from_message(message: onnx.ModelProto, path: str, name: str, directory: str)
     try:
         found = judge(message)
         hidden = carried.hide(found)
-        _normalize(message)
+        # onnx_ir spells the domain of nodes "" and leaves imports alone: neither would find the
+        # other.
+        for imports in (message.opset_import, *(f.opset_import for f in message.functions)):
+            for entry in imports:
+                if entry.domain in DEFAULT_DOMAINS:
+                    entry.domain = ""
         model = _from_message(message)
         carried.restore(model, hidden)
     except UnreadableModel as error:
@@ -293,8 +298,12 @@ def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None
             model was read and has changed since; then it is untouched and nothing is left.
     """
     path = os.fspath(target)
-    if path != "-":
-        _spare_data_files(model, path)
+    for file in external_files(model) if path != "-" else ():
+        if is_same(file.path, path):
+            raise UsageError(
+                f"`{path}` contains the weights of the model, which would be overwritten",
+                help="name another file for the output",
+            )
     if data is None:
         data = serialize(model)
     if path != "-":
@@ -311,14 +320,6 @@ def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None
         sys.stdout.buffer.flush()
     except OSError as error:
         raise UnwritableOutput(f"cannot write to standard output: {error.strerror}") from error
-
-
-def _normalize(message: onnx.ModelProto) -> None:
-    # onnx_ir spells the domain of nodes "" and leaves imports alone: neither would find the other.
-    for imports in (message.opset_import, *(f.opset_import for f in message.functions)):
-        for entry in imports:
-            if entry.domain in DEFAULT_DOMAINS:
-                entry.domain = ""
 
 
 def _from_message(message: onnx.ModelProto) -> ir.Model:
@@ -367,15 +368,6 @@ def _inline_bytes(model: ir.Model) -> int:
             if tensor is not None and not isinstance(tensor, ir.ExternalTensor):
                 total += tensor_bytes(tensor)
     return total
-
-
-def _spare_data_files(model: ir.Model, target: str) -> None:
-    for file in external_files(model):
-        if is_same(file.path, target):
-            raise UsageError(
-                f"`{target}` contains the weights of the model, which would be overwritten",
-                help="name another file for the output",
-            )
 
 
 def _too_large() -> KvtoolError:

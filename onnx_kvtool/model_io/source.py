@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import stat
 import sys
@@ -44,11 +46,12 @@ def read_bytes(source: str) -> bytes:
 
 def _read(file: BinaryIO, name: str) -> bytes:
     """Read to the end, but never more than one message can hold: a device may have no end."""
-    size = os.fstat(file.fileno()) if _has_descriptor(file) else None
-    if size is not None and stat.S_ISREG(size.st_mode):
-        if size.st_size > MAX_MESSAGE_BYTES:
-            raise too_large(name)
-        return file.read()
+    with contextlib.suppress(io.UnsupportedOperation):  # a stream in memory in its place
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode):
+            if status.st_size > MAX_MESSAGE_BYTES:
+                raise too_large(name)
+            return file.read()
     chunks: list[bytes] = []
     total = 0
     while chunk := file.read(_CHUNK_BYTES):
@@ -57,14 +60,6 @@ def _read(file: BinaryIO, name: str) -> bytes:
             raise too_large(name)
         chunks.append(chunk)
     return b"".join(chunks)
-
-
-def _has_descriptor(file: BinaryIO) -> bool:
-    try:
-        file.fileno()
-    except OSError:  # a stream in memory that stands in for standard input
-        return False
-    return True
 
 
 def too_large(name: str) -> UnreadableModel:

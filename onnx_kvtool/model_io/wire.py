@@ -67,25 +67,17 @@ def recognise(data: bytes) -> Flaw | None:
     for offset, magic, what, remedy in _MAGIC:
         if data.startswith(magic, offset):
             return Flaw(what, remedy)
-    if _is_safetensors(data):
+    # The length of a JSON header, then the header.
+    if data[8:9] == b"{" and 2 <= int.from_bytes(data[:8], "little") <= len(data) - 8:
         return Flaw("looks like a safetensors file", "name the model, not its weights")
     head = data[:_LOOK_BYTES]
-    if not _is_text(head):
-        return None
     start = head.lstrip().lower()
+    if not start or any(byte < 0x20 and byte not in b"\t\n\r\f" for byte in head):
+        return None  # no text
     for sign, what, remedy in _TEXTS:
         if start.startswith(sign):
             return Flaw(what, remedy)
     return Flaw("looks like a text file", _OTHER)
-
-
-def _is_safetensors(data: bytes) -> bool:
-    """Tell the length of a JSON header, then the header."""
-    return data[8:9] == b"{" and 2 <= int.from_bytes(data[:8], "little") <= len(data) - 8
-
-
-def _is_text(head: bytes) -> bool:
-    return bool(head.strip()) and all(byte >= 0x20 or byte in b"\t\n\r\f" for byte in head)
 
 
 # Why bytes do not parse as a protobuf message, found by walking the wire format.

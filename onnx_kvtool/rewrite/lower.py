@@ -95,12 +95,10 @@ def _legalise(
     source = model.opset_imports.get("", 0)
     target = source if opset is None or only else min(opset, source)
     outcome = Outcome(source, target, refused=_unfit(model, release, whole=not only))
+    if not outcome.refused and not only:
+        outcome.refused += missing_at_border(model, source, target)
     if outcome.refused:
         return outcome
-    if not only:
-        outcome.refused += missing_at_border(model, source, target)
-        if outcome.refused:
-            return outcome
     if opset is not None and source < opset and release is None:
         outcome.notes.append(f"the model is at opset {source} already, nothing to lower")
     limits = None if release is None else ReleaseLimits(release, target)

@@ -101,13 +101,10 @@ class Verifier:
         if self._settings.strict and found.status != "different":
             nothing = found.detail if found.status == "skipped" else missing(found.covered)
             return replace(found, insufficient=nothing)
-        if self._rejects(report):
+        if self._needs_source and report.status == "unrunnable" and report.a_fails:
             help = "fix the sizes with `--dim`, or write the result unproven with `--no-verify`"
             return replace(found, detail=f"{found.detail}; {help}", insufficient=report.detail)
         return found
-
-    def _rejects(self, report: VerifyReport) -> bool:
-        return self._needs_source and report.status == "unrunnable" and report.a_fails
 
 
 def _verification(report: VerifyReport) -> Verification:
@@ -115,7 +112,8 @@ def _verification(report: VerifyReport) -> Verification:
     if report.status == "unrunnable":
         detail = report.detail
         if report.needed:
-            detail = f"{detail}; `--verify-budget {_enough(report.needed)}` allows it"
+            enough = binary_bytes(1 << (report.needed - 1).bit_length()).replace(" ", "")
+            detail = f"{detail}; `--verify-budget {enough}` allows it"
         return Verification("skipped", detail=detail)
     details = [report.detail] if report.detail else list(report.notes)
     if report.earliest is not None:
@@ -133,8 +131,3 @@ def _verification(report: VerifyReport) -> Verification:
         shrunken=report.shrunken,
         covered=report.covered,
     )
-
-
-def _enough(needed: int) -> str:
-    """Return the next power of two, as `--verify-budget` takes it."""
-    return binary_bytes(1 << (needed - 1).bit_length()).replace(" ", "")

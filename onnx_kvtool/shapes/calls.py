@@ -190,8 +190,8 @@ def _go_through(
     return made
 
 
-def _bind(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> None:
-    """Replace references to parameters, also in bodies; remove those without a value."""
+def bind_parameters(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> None:
+    """Replace references to parameters of a function; remove those without a value."""
     for name, attribute in tuple(node.attributes.items()):
         if not attribute.is_ref():
             continue
@@ -200,6 +200,11 @@ def _bind(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> None:
             del node.attributes[name]
         else:
             node.attributes[name] = ir.Attr(name, actual.type, actual.value)
+
+
+def _bind(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> None:
+    """Bind the parameters of a node and of those in its bodies, and forget what they give."""
+    bind_parameters(node, attributes)
     for output in node.outputs:
         output.type = output.shape = None
     for _, graph in subgraphs(node):

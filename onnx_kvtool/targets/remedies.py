@@ -218,11 +218,12 @@ def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     """
     view = NodeView(node, opset)
     data, dims = view.required("data"), dims_of(node.inputs[0])
-    if data.dtype not in FLOAT_TYPES or dims is None:
+    given = listed(view, "axes", ConstantFolder())
+    if data.dtype not in FLOAT_TYPES or not dims or given is None:
         return None
-    axes = _axes_of(view, len(dims))
-    if axes is None:
+    if not given and view.number("noop_with_empty_axes"):
         return None
+    axes = [axis % len(dims) for axis in given] or range(len(dims))
 
     op = em.op
     most = reduce(em, "ReduceMax", data, axes, hint="most")
@@ -232,14 +233,6 @@ def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     total = reduce(em, "ReduceSum", op("Exp", op("Sub", data, least)), axes, keepdims=keeps)
     back = least if keeps else squeeze(em, least, axes)
     return op("Add", op("Log", total), back)
-
-
-def _axes_of(view: NodeView, rank: int) -> tuple[int, ...] | None:
-    """Return the non-negative axes of a reduction; None if unknown, or if there are none."""
-    axes = listed(view, "axes", ConstantFolder())
-    if axes is None or (not axes and view.number("noop_with_empty_axes")):
-        return None
-    return tuple(axis % rank for axis in axes) or tuple(range(rank)) or None
 
 
 def constant_scalar(node: ir.Node, em: Emitter, opset: int) -> Replacement:

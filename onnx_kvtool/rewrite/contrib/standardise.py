@@ -179,8 +179,11 @@ def standardise_for(
             reasons[node.name or node.op_type] = why
         return why is not None
 
-    if release is not None:
-        _forget_absent_inputs(model)
+    # Absent inputs at the end, which older releases count.
+    for _, _, node in nodes(model) if release is not None else ():
+        if node.domain == DOMAIN and node.inputs and node.inputs[-1] is None:
+            given = (i for i, value in enumerate(node.inputs, start=1) if value is not None)
+            node.resize_inputs(max(given, default=0))
     if contrib == "keep" or (contrib is None and release is None):
         return {}
     found = standardise(model, names, None if contrib == "standard" else is_lacking)
@@ -191,14 +194,6 @@ def standardise_for(
         for refused in found.refused
     ]
     return found.origins
-
-
-def _forget_absent_inputs(model: ir.Model) -> None:
-    """Drop absent inputs at the end of onnxruntime's nodes, which older releases count."""
-    for _, _, node in nodes(model):
-        if node.domain == DOMAIN and node.inputs and node.inputs[-1] is None:
-            given = (i for i, value in enumerate(node.inputs, start=1) if value is not None)
-            node.resize_inputs(max(given, default=0))
 
 
 def _imported_by_none(

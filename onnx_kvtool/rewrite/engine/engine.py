@@ -122,13 +122,6 @@ class Engine:
             return None
         return context.limits.problem(node, context.opset_of(node), context.folder, stage)
 
-    def _still_limited(
-        self, context: LoweringContext, node: ir.Node, em: Emitter
-    ) -> Problem | None:
-        """Return why the release does not support an emitted form of `node`."""
-        forms = (new for new in em.nodes if new.op_type == node.op_type)
-        return next(filter(None, (self._limited(context, new, "emitted") for new in forms)), None)
-
     def _rewrite(
         self,
         node: ir.Node,
@@ -194,7 +187,9 @@ class Engine:
                 replacement = rule.apply(
                     Rewritten(node, replace(context, keep_fused=keep_fused)), em
                 )
-                limited = self._still_limited(context, node, em)
+                forms = (new for new in em.nodes if new.op_type == node.op_type)
+                limits = (self._limited(context, new, "emitted") for new in forms)
+                limited = next(filter(None, limits), None)
                 illegal = None if replacement is None else illegal_in(em)
                 if replacement is not None and limited is None and illegal is None:
                     return rule.name, replacement
@@ -280,17 +275,15 @@ class Engine:
             if key not in self._lowest:
                 self._lowest[key] = self._search_lowest(node)
             lowest = self._lowest[key]
-        if isinstance(error, Refusal) and self._would_do(node, error):
+        # Types are no cause where kvtool has no rule for the operator, whatever they are.
+        would_do = error.code != "new-operator" or node.op_type in self.rules
+        if isinstance(error, Refusal) and (would_do or has_body(node.op_type)):
             cause = cause_of(node, place, error.code, self.lost)
             if cause is not None:
                 self.causes[len(self.refused)] = cause
         self.refused.append(
             Diagnostic(error.code, "error", place, error.message, error.help, lowest)
         )
-
-    def _would_do(self, node: ir.Node, error: Refusal) -> bool:
-        """Return whether kvtool has a rule for the node's operator, ignoring types."""
-        return error.code != "new-operator" or node.op_type in self.rules or has_body(node.op_type)
 
     def _search_lowest(self, node: ir.Node) -> int | None:
         """Return the lowest opset above the target that would not refuse this node."""

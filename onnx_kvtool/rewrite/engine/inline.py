@@ -14,6 +14,7 @@ from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, Scope
 from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.legality import Fit
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
+from onnx_kvtool.shapes.calls import bind_parameters
 
 # Inlining a function body at its call.
 
@@ -63,14 +64,7 @@ def _prepare(
     """Bind the attribute parameters of a node and of the nodes in its bodies, and tag them."""
     if version is not None and node.domain == "":
         node.version = version
-    for name, attribute in tuple(node.attributes.items()):
-        if not attribute.is_ref():
-            continue
-        actual = attributes.get(attribute.ref_attr_name or "")
-        if actual is None:
-            del node.attributes[name]
-        else:
-            node.attributes[name] = ir.Attr(name, actual.type, actual.value)
+    bind_parameters(node, attributes)
     for _, graph in subgraphs(node):
         for value in graph.inputs:
             value.name = em.scope.names.fresh(value.name or "value")

@@ -134,7 +134,12 @@ def strip(model: ir.Model) -> list[str]:
             f"metadata of graphs, nodes and values removed: IR version {model.ir_version} "
             "has it on the model only"
         )
-    if model.ir_version < 11 and _strip_devices(model):
+    holders: list[ir.Model | ir.Node] = []
+    if model.ir_version < 11:
+        holders = [model, *(node for _, _, nodes in contents(model) for node in nodes)]
+    if found := [holder for holder in holders if holder.device_configurations]:
+        for holder in found:
+            holder.device_configurations = ()
         notes.append(f"device configurations removed: IR version {model.ir_version} has none")
     return notes
 
@@ -152,12 +157,3 @@ def _metadata(model: ir.Model) -> Iterator[MutableMapping[str, str]]:
         yield function.metadata_props
     for _, tensor in tensors(model):
         yield tensor.metadata_props
-
-
-def _strip_devices(model: ir.Model) -> bool:
-    holders: list[ir.Model | ir.Node] = [model]
-    holders += [node for _, _, nodes in contents(model) for node in nodes]
-    found = [holder for holder in holders if holder.device_configurations]
-    for holder in found:
-        holder.device_configurations = ()
-    return bool(found)

@@ -82,7 +82,11 @@ def _of_values(model: ir.Model, inference: Inference, counted_by: str) -> Iterat
 
     `counted_by` is the remedy where an input that counts tokens is the reason.
     """
-    counters = [f"`{value.name}`" for value in model.graph.inputs if _is_number(value)]
+    counters = [  # one integer, which counts the tokens before a step
+        f"`{value.name}`"
+        for value in model.graph.inputs
+        if value.dtype in SIZE_TYPES and dims_of(value) in ((), (1,))
+    ]
     reasons: dict[tuple[str, int | None, str | None, str], _Behind] = {}
     for unknown in inference.report.unknown:
         lost = unknown.lost
@@ -98,11 +102,6 @@ def _of_values(model: ir.Model, inference: Inference, counted_by: str) -> Iterat
             text += f", nor that of {counted(len(behind.values) - 1, 'other value')}"
         follows = any(name in lost.why for name in counters)
         yield static_error("dynamic-size", lost.location, text, counted_by if follows else _UNKNOWN)
-
-
-def _is_number(value: ir.Value) -> bool:
-    """Return whether an input is one integer, as what counts the tokens before a step."""
-    return value.dtype in SIZE_TYPES and dims_of(value) in ((), (1,))
 
 
 def _of_branches(model: ir.Model) -> Iterator[Diagnostic]:

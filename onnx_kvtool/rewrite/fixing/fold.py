@@ -263,17 +263,11 @@ def _copied(node: ir.Node, folder: ConstantFolder) -> int | None:
         pads = folder.integers(node.inputs[1]) if len(node.inputs) > 1 else None
         return 0 if pads is not None and not pads.any() else None
     if node.op_type == "Slice":
-        return 0 if _goes_forward(node, folder) else None
+        given = node.inputs[4] if len(node.inputs) > 4 else None
+        steps = folder.integers(given)
+        return 0 if given is None or (steps is not None and (steps > 0).all()) else None
     if node.op_type == "Where":
         chosen = folder.integers(node.inputs[0])
         if chosen is not None and chosen.size:
             return 1 if chosen.all() else None if chosen.any() else 2
     return None
-
-
-def _goes_forward(node: ir.Node, folder: ConstantFolder) -> bool:
-    """Return whether every step of a Slice is known to be above 0."""
-    if len(node.inputs) < 5 or node.inputs[4] is None:
-        return True
-    steps = folder.integers(node.inputs[4])
-    return steps is not None and bool((steps > 0).all())
