@@ -213,7 +213,7 @@ def test_the_texts_are_found() -> None:
 def test_every_class_of_error_is_looked_at() -> None:
     seen = {name for _, name, _ in calls()}
     # Raised by nobody itself; made from a report; raised without a text of its own.
-    assert set(errors()) - seen <= {"KvtoolError", "Refused", "ModelRejected"}
+    assert set(errors()) - seen <= {"KvtoolError", "CodedError", "Refused", "ModelRejected"}
 
 
 @pytest.mark.parametrize(
