@@ -17,6 +17,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.contrib import BLOCKED
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import has_body, op_facts
+from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.targets.conditions.operators import foreign_types, unknown_operator
 from onnx_kvtool.targets.conditions.sizes import Asked
@@ -110,7 +111,7 @@ class ReleaseLimits:
                 continue
             if limit.when in OF_SHAPES and stage != "finished":
                 continue
-            if CONDITIONS[limit.when](Asked(node, opset, limit, folder)):
+            if CONDITIONS[limit.when](Asked(NodeView(node, opset), limit, folder)):
                 return limit
         return None
 
@@ -118,7 +119,7 @@ class ReleaseLimits:
         """Return whether a limit may apply to a node of a function, whose types are unknown."""
         return any(
             limit.when not in OF_CONSTANTS
-            or CONDITIONS[limit.when](Asked(node, opset, limit, ConstantFolder()))
+            or CONDITIONS[limit.when](Asked(NodeView(node, opset), limit, ConstantFolder()))
             for limit in self._by_operator.get(node.op_type, ())
         )
 

@@ -22,17 +22,17 @@ from onnx_kvtool.targets.conditions.sizes import listed
 # higher, so that their differences, and all results, stay bit-identical. Padding is the zero point.
 
 
-Remedy = Callable[[ir.Node, Emitter, int], ir.Value | Replacement | None]
+Remedy = Callable[[NodeView, Emitter], ir.Value | Replacement | None]
 
 _D = ir.DataType
 _SHIFT = 128
 
 
-def unsigned(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def unsigned(view: NodeView, em: Emitter) -> Replacement | None:
     """Emit a product of quantized values with uint8 instead of int8; None for other types."""
-    inputs = list(node.inputs)
-    result = node.outputs[0].dtype
-    for value in quantized_values(node, opset):
+    inputs = list(view.node.inputs)
+    result = view.node.outputs[0].dtype
+    for value in quantized_values(view):
         at = value.zero_point
         if value.dtype not in (_D.INT8, _D.UINT8):
             return None
@@ -44,7 +44,7 @@ def unsigned(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
         inputs[at] = _raised(em, inputs[at])
         if value.index is not None:
             inputs[value.index] = _raised(em, inputs[value.index])
-    same = again(em, node, inputs)
+    same = again(em, view.node, inputs)
     (output,) = same.outputs
     if result == _D.INT8 and output is not None:
         output.type = ir.TensorType(_D.UINT8)
@@ -90,14 +90,13 @@ _CARRIERS = {
 """Types that some runtimes cannot multiply, and a type that represents all of their values."""
 
 
-def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def written_to_copy(view: NodeView, em: Emitter) -> Replacement | None:
     """Emit a ScatterND that writes into its own copy of the data.
 
     With a reduction, or with a single index, the indices become a matrix (N, K).
     """
-    view = NodeView(node, opset)
     data, indices, updates = view.operands("data", "indices", "updates")
-    copied, dims = _copy(em, data, node), dims_of(indices)
+    copied, dims = _copy(em, data, view.node), dims_of(indices)
     if copied is None:
         return None
     reduces = view.string("reduction", "none") != "none"
@@ -113,7 +112,7 @@ def written_to_copy(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
             part = _part(em, data, dims[-1], len(whole))
             shape = em.op("Concat", shape, part, axis=0)
         updates = em.op("Reshape", updates, shape)
-    return _again(node, em, {0: copied, 1: indices, 2: updates})
+    return _again(view, em, {0: copied, 1: indices, 2: updates})
 
 
 def _part(em: Emitter, value: ir.Value, start: int, end: int) -> ir.Value:
@@ -138,14 +137,13 @@ def _copy(em: Emitter, data: ir.Value, owner: ir.Node) -> ir.Value | None:
     return cast(em, em.op("Mul", cast(em, data, carrier), factor), data.dtype)
 
 
-def padded(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def padded(view: NodeView, em: Emitter) -> Replacement | None:
     """Emit a node with explicit pads; None if they depend on unknown sizes."""
-    view = NodeView(node, opset)
-    dims = dims_of(node.inputs[0])
+    dims = dims_of(view.node.inputs[0])
     if dims is None:
         return None
     sizes = dims[2:]
-    kernel = view.integers("kernel_shape") or (dims_of(node.inputs[1]) or ())[2:]
+    kernel = view.integers("kernel_shape") or (dims_of(view.node.inputs[1]) or ())[2:]
     steps, gaps = (view.integers(name) or [1] * len(sizes) for name in ("strides", "dilations"))
     begins, ends = [], []
     for size, window, step, gap in zip(sizes, kernel, steps, gaps, strict=True):
@@ -164,25 +162,25 @@ def padded(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
         begins.append(less if view.string("auto_pad") == "SAME_UPPER" else both - less)
         ends.append(both - begins[-1])
     written: dict[str, AttributeValue] = {"auto_pad": "NOTSET", "pads": [*begins, *ends]}
-    return _again(node, em, {}, written)
+    return _again(view, em, {}, written)
 
 
-def counted_axes(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def counted_axes(view: NodeView, em: Emitter) -> Replacement | None:
     """Emit Squeeze or Unsqueeze with non-negative axes; None if one is unknown."""
-    view, dims = NodeView(node, opset), dims_of(node.inputs[0])
+    dims = dims_of(view.node.inputs[0])
     axes = listed(view, "axes", ConstantFolder())
     if dims is None or not axes:
         return None
-    rank = len(dims) + (len(axes) if node.op_type == "Unsqueeze" else 0)
+    rank = len(dims) + (len(axes) if view.node.op_type == "Unsqueeze" else 0)
     counted = sorted(axis % rank for axis in axes)
     if "axes" in view.facts.attributes:
-        return _again(node, em, {}, {"axes": counted})
-    return _again(node, em, {1: em.constant(counted, "axes")})
+        return _again(view, em, {}, {"axes": counted})
+    return _again(view, em, {1: em.constant(counted, "axes")})
 
 
-def begun_within(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def begun_within(view: NodeView, em: Emitter) -> Replacement | None:
     """Emit a Slice that starts within the data where it goes backward; None if that is unknown."""
-    view, dims, folder = NodeView(node, opset), dims_of(node.inputs[0]), ConstantFolder()
+    dims, folder = dims_of(view.node.inputs[0]), ConstantFolder()
     starts, steps, axes = (listed(view, name, folder) for name in ("starts", "steps", "axes"))
     if dims is None or starts is None or not steps or axes is None:
         return None
@@ -193,31 +191,30 @@ def begun_within(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
         if not isinstance(size, int) or size == 0:
             return None
         starts[index] = min(starts[index], size - 1)
-    return _again(node, em, {1: em.constant(starts, "starts")})
+    return _again(view, em, {1: em.constant(starts, "starts")})
 
 
-def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def recast(view: NodeView, em: Emitter) -> Replacement | None:
     """Emit a node with a Cast of its result to the declared type."""
-    (result,), dtype = _again(node, em, {}).outputs, node.outputs[0].dtype
+    (result,), dtype = _again(view, em, {}).outputs, view.node.outputs[0].dtype
     if result is None or dtype is None:
         return None
     return Replacement((em.op("Cast", result, to=dtype.value),), folds=False)
 
 
-def _as_int32(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+def _as_int32(view: NodeView, em: Emitter) -> Replacement:
     """Emit a node whose indices go through int32, so that they are not symbolic."""
-    place = 0 if node.op_type == "OneHot" else 1
-    short = em.op("Cast", node.inputs[place], to=ir.DataType.INT32.value)
-    return _again(node, em, {place: em.op("Cast", short, to=ir.DataType.INT64.value)})
+    place = 0 if view.node.op_type == "OneHot" else 1
+    short = em.op("Cast", view.node.inputs[place], to=ir.DataType.INT32.value)
+    return _again(view, em, {place: em.op("Cast", short, to=ir.DataType.INT64.value)})
 
 
-def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
+def shifted(view: NodeView, em: Emitter) -> ir.Value | None:
     """Emit ReduceLogSumExp with the largest element subtracted; None if the axes are unknown.
 
     An infinite or NaN maximum is not subtracted, so that the result stays the same.
     """
-    view = NodeView(node, opset)
-    data, dims = view.required("data"), dims_of(node.inputs[0])
+    data, dims = view.required("data"), dims_of(view.node.inputs[0])
     given = listed(view, "axes", ConstantFolder())
     if data.dtype not in FLOAT_TYPES or not dims or given is None:
         return None
@@ -235,24 +232,24 @@ def shifted(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     return op("Add", op("Log", total), back)
 
 
-def constant_scalar(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+def constant_scalar(view: NodeView, em: Emitter) -> Replacement:
     """Emit the scalar that a ConstantOfShape makes."""
-    given = node.attributes.get("value")
+    given = view.node.attributes.get("value")
     number = np.zeros((), np.float32) if given is None else given.as_tensor().numpy().reshape(())
-    value = em.tensor(ir.Tensor(number, dtype=node.outputs[0].dtype), "scalar")
+    value = em.tensor(ir.Tensor(number, dtype=view.node.outputs[0].dtype), "scalar")
     return Replacement((value,), folds=False)
 
 
 def _again(
-    node: ir.Node,
+    view: NodeView,
     em: Emitter,
     inputs: Mapping[int, ir.Value],
     written: Mapping[str, AttributeValue] | None = None,
 ) -> Replacement:
     """Emit a node with some inputs or attributes replaced."""
-    given = dict(enumerate(node.inputs)) | dict(inputs)
+    given = dict(enumerate(view.node.inputs)) | dict(inputs)
     read = [given.get(index) for index in range(max(given, default=-1) + 1)]
-    return replace(again(em, node, read, attributes=written), folds=False)
+    return replace(again(em, view.node, read, attributes=written), folds=False)
 
 
 def _set_apart(place: int) -> Remedy:
@@ -261,30 +258,30 @@ def _set_apart(place: int) -> Remedy:
     It is no constant any more, and a runtime's pattern is broken.
     """
 
-    def emit(node: ir.Node, em: Emitter, opset: int) -> Replacement:
-        return _again(node, em, {place: em.op("Identity", node.inputs[place])})
+    def emit(view: NodeView, em: Emitter) -> Replacement:
+        return _again(view, em, {place: em.op("Identity", view.node.inputs[place])})
 
     return emit
 
 
-def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
+def _fill_shape(view: NodeView, em: Emitter) -> ir.Value | None:
     """Emit an empty Constant as a ConstantOfShape; None if it is not empty or contains strings."""
-    tensor = const_tensor(node.outputs[0])
+    tensor = const_tensor(view.node.outputs[0])
     if tensor is None or tensor.size or tensor.dtype == ir.DataType.STRING:
         return None
     zero = ir.Tensor(np.zeros(1, tensor.dtype.numpy()), dtype=tensor.dtype)
     return em.op("ConstantOfShape", tensor.shape.numpy(), value=zero)
 
 
-def _with_value(node: ir.Node, em: Emitter, opset: int) -> ir.Value:
+def _with_value(view: NodeView, em: Emitter) -> ir.Value:
     """Emit a ConstantOfShape with its default value, a zero of float32."""
     zero = {"value": ir.Tensor(np.zeros(1, np.float32))}
-    return em.op("ConstantOfShape", node.inputs[0], attributes=zero)
+    return em.op("ConstantOfShape", view.node.inputs[0], attributes=zero)
 
 
-def _with_bias(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def _with_bias(view: NodeView, em: Emitter) -> Replacement | None:
     """Emit a LayerNormalization with a bias of -0.0, which changes no sum."""
-    scale, dims = node.inputs[1], dims_of(node.inputs[1])
+    scale, dims = view.node.inputs[1], dims_of(view.node.inputs[1])
     if scale is None or scale.dtype is None:
         return None
     zero = np.array(-0.0, scale.dtype.numpy())
@@ -293,15 +290,15 @@ def _with_bias(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     else:
         value = ir.Tensor(zero.reshape(1))
         bias = em.op("ConstantOfShape", em.op("Shape", scale), value=value)
-    return _again(node, em, {2: bias})
+    return _again(view, em, {2: bias})
 
 
-def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
+def _as_reshape(view: NodeView, em: Emitter) -> ir.Value | None:
     """Emit a Flatten as a Reshape to -1 and a known size, or the first one; None if unknown."""
-    data, dims = node.inputs[0], dims_of(node.inputs[0])
+    data, dims = view.node.inputs[0], dims_of(view.node.inputs[0])
     if data is None or dims is None:
         return None
-    axis = NodeView(node, opset).integer("axis")
+    axis = view.integer("axis")
     axis += len(dims) if axis < 0 else 0
     before, behind = dims[:axis], dims[axis:]
     rows, columns = (
@@ -318,9 +315,8 @@ def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> ir.Value | None:
     return em.op("Reshape", data, shape)
 
 
-def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+def _from_the_front(view: NodeView, em: Emitter) -> Replacement | None:
     """Emit GatherND or ScatterND with non-negative indices; None if their length is unknown."""
-    view = NodeView(node, opset)
     data, indices = view.operands("data", "indices")
     dims, length = dims_of(data), (dims_of(indices) or (None,))[-1]
     batch = view.number("batch_dims")
@@ -335,7 +331,7 @@ def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
     below = em.op("Less", indices, 0)
     turned = em.op("Add", indices, sizes)
     counted = where(em, below, turned, indices, hint="from_the_front")
-    return again(em, node, [data, counted, *node.inputs[2:]])
+    return again(em, view.node, [data, counted, *view.node.inputs[2:]])
 
 
 REMEDIES: Mapping[str, tuple[str, Remedy]] = {

@@ -242,7 +242,7 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
                 continue
             try:
                 applies = CONDITIONS[limit.when](
-                    Asked(site.node, site.opset, limit, context.folder)
+                    Asked(NodeView(site.node, site.opset), limit, context.folder)
                 )
             except MalformedNode:
                 continue

@@ -14,7 +14,7 @@ from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
 from onnx_kvtool.ops.legality import Problem, fit
 from onnx_kvtool.ops.schema import has_body, is_standard, op_facts
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
 from onnx_kvtool.rewrite.engine.expand import Body, body_key, schema_body
 from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
@@ -235,7 +235,7 @@ class Engine:
                 return None
             if limit.when in REMEDIES:
                 name, remedy = REMEDIES[limit.when]
-                form = remedy(node, em, context.opset_of(node))
+                form = remedy(NodeView(node, context.opset_of(node)), em)
                 return None if form is None else (name, form)
             if limit.when in OF_TYPES:
                 detour = detour_element_type(context, node, em, limit.types)

@@ -196,7 +196,7 @@ def _unknown_axis_size(asked: Asked) -> bool:
         return dims is None
     axis %= len(dims)
     return not all(
-        isinstance(dim, int) for dim in dims[axis : axis + 1 if asked.opset >= 13 else None]
+        isinstance(dim, int) for dim in dims[axis : axis + 1 if asked.view.opset >= 13 else None]
     )
 
 
@@ -303,7 +303,7 @@ def _not_plain_4d(asked: Asked) -> bool:
 
 
 def _no_kv_cache_update(asked: Asked) -> bool:
-    view = TensorScatter(asked.node, asked.opset)
+    view = TensorScatter(asked.node, asked.view.opset)
     past, update = dims_of(view.past_cache), dims_of(view.update)
     if past is None or update is None or len(past) != 4 or len(update) != 4:
         return True

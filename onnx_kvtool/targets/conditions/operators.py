@@ -92,9 +92,9 @@ class Quantized:
     dtype: ir.DataType | None
 
 
-def quantized_values(node: ir.Node, opset: int) -> Iterator[Quantized]:
+def quantized_values(view: NodeView) -> Iterator[Quantized]:
     """Yield the inputs and outputs of a node that have a zero point in the schema."""
-    names = [formal.name for formal in NodeView(node, opset).facts.inputs]
+    node, names = view.node, [formal.name for formal in view.facts.inputs]
     places = {name.lower(): index for index, name in enumerate(names)}
     for at, name in enumerate(names):
         if not name.endswith(_ZERO_POINT):
@@ -108,7 +108,7 @@ def quantized_values(node: ir.Node, opset: int) -> Iterator[Quantized]:
 
 def other_quantized_types(asked: Asked) -> bool:
     """Whether its quantized values have a combination of types that the limit does not spare."""
-    dtypes = [value.dtype for value in quantized_values(asked.node, asked.opset)]
+    dtypes = [value.dtype for value in quantized_values(asked.view)]
     names = " ".join("?" if dtype is None else dtype.name.lower() for dtype in dtypes)
     return names not in asked.limit.types
 

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -24,32 +23,24 @@ if TYPE_CHECKING:
     from onnx_kvtool.targets.release import Limit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A node and a limit that may apply to it.
 
     Attributes:
-        node: The node.
-        opset: The opset that it was written for.
+        view: The node by its schema.
         limit: The limit.
         folder: Knows the values of small integer constants.
-
-    Raises:
-        MalformedNode: If the schema does not allow the node's inputs or outputs.
     """
 
-    node: ir.Node
-    opset: int
+    view: NodeView
     limit: Limit
     folder: ConstantFolder
 
-    def __post_init__(self) -> None:
-        _ = self.view
-
-    @cached_property
-    def view(self) -> NodeView:
-        """The node by its schema."""
-        return NodeView(self.node, self.opset)
+    @property
+    def node(self) -> ir.Node:
+        """The node."""
+        return self.view.node
 
     @property
     def operand(self) -> ir.Value | None:
@@ -73,7 +64,7 @@ class Asked:
     @property
     def attention(self) -> Attention:
         """The node, an Attention."""
-        return Attention(self.node, self.opset)
+        return Attention(self.node, self.view.opset)
 
     @property
     def is_spared(self) -> bool:

@@ -67,7 +67,7 @@ Condition = Callable[[Asked], bool]
 
 def _absent_bound(asked: Asked) -> bool:
     """Whether a bound of Clip is left out, which 6 and earlier hold as attributes."""
-    if asked.opset < 11 or asked.is_spared:
+    if asked.view.opset < 11 or asked.is_spared:
         return False
     view = asked.view
     return view.input("min") is None or view.input("max") is None
