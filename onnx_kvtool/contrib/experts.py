@@ -13,7 +13,7 @@ from onnx_kvtool.contrib.block_quantized import packed_values, packed_zero_point
 from onnx_kvtool.contrib.heads import dim_of, known_size
 from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, reduce, unsqueeze, where
+from onnx_kvtool.emit.forms import Term, cast, dtype_of, reduce, unsqueeze, where
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # The experts of MoE and QMoE: MatMul over all of them, or over those that were chosen.
@@ -357,18 +357,20 @@ def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
     em, op = mixture.site, mixture.site.op
     refuse_value(em, "k", 2)
     every = em.constant(np.arange(mixture.experts), "experts")
-    rest, taken = logits, None
-    chosen, gates = [], []
+    rest = given = Term(em, logits)
+    taken: Term | None = None
+    chosen: list[Term] = []
+    gates = []
     for _ in range(2):
-        top = reduce(em, "ReduceMax", rest, [1])
-        chosen.append(op("ArgMax", rest, axis=1, keepdims=1))
-        bound = op("Mul", op("Max", op("Abs", logits), top), _JITTER)
-        behind = op("Greater", op("Sub", top, logits), bound)
-        out = behind if taken is None else op("Or", behind, taken)
-        powers = where(em, out, 0.0, op("Exp", op("Sub", logits, top)))
-        gates.append(op("Reciprocal", reduce(em, "ReduceSum", powers, [1])))
-        taken = op("Equal", chosen[0], every)
-        rest = where(em, taken, -np.inf, logits, "rest")
+        top = rest.reduce("ReduceMax", [1])
+        chosen.append(rest.op("ArgMax", axis=1, keepdims=1))
+        bound = abs(given).op("Max", top) * _JITTER
+        behind = top - given > bound
+        out = behind if taken is None else behind | taken
+        powers = out.where(0.0, (given - top).op("Exp"))
+        gates.append(powers.reduce("ReduceSum", [1]).op("Reciprocal"))
+        taken = chosen[0].op("Equal", every)
+        rest = taken.then(where, -np.inf, logits, "rest")
     return (
         op("Concat", *chosen, axis=1, hint="experts"),
         op("Concat", *gates, axis=1, hint="gates"),

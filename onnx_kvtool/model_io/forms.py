@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Hashable, Iterator, MutableMapping, Set
 from typing import Any, NoReturn
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -150,28 +149,14 @@ class SparseInitializer:
             return sum(len(text) for text in self.raw.values.string_data)
         return int(math.prod(self.raw.values.dims)) * self.dtype.bitwidth // 8
 
-    def _refuse(self) -> NoReturn:
+    def numpy(self, *given: Any, **more: Any) -> NoReturn:
+        """Refuse with a KvtoolError, as all that asks for the values does."""
         raise KvtoolError(
             f"the values of the sparse initializer `{self.name}` cannot be read",
             help="make it dense in the exporter",
         )
 
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """Refuse with a KvtoolError."""
-        self._refuse()
-
-    def tobytes(self) -> bytes:
-        """Refuse with a KvtoolError."""
-        self._refuse()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        self._refuse()
-
-    def __dlpack__(self, *, stream: Any = None) -> Any:
-        self._refuse()
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        self._refuse()
+    tobytes = __array__ = __dlpack__ = __dlpack_device__ = numpy
 
     def __repr__(self) -> str:
         return f"SparseInitializer({self.name!r}, {self.dtype}, {list(self.raw.dims)})"

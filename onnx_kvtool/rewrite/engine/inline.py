@@ -217,21 +217,17 @@ def copy_metadata(node: ir.Node, emitted: Sequence[ir.Node]) -> None:
     for value in _values(emitted):
         if value.dtype == ir.DataType.UNDEFINED:
             value.type = None
-    producers = {output.name: output for new in emitted for output in new.outputs if output.name}
-    for old in node.outputs:
-        output = producers.get(old.name) if old.name else None
-        if output is None:
-            continue
+    made: dict[str | None, tuple[ir.Node, ir.Value]] = {
+        output.name: (new, output) for new in emitted for output in new.outputs if output.name
+    }
+    pairs = [(old, *made[old.name]) for old in node.outputs if old.name in made]
+    for old, _, output in pairs:
         output.doc_string = old.doc_string
         output.metadata_props.update(old.metadata_props)
-    found = (producers.get(output.name) for output in node.outputs if output.name)
-    first = next((output for output in found if output is not None), None)
-    producer = None if first is None else first.producer()
-    if producer is None:
-        return
-    producer.name = node.name or producer.name
-    producer.doc_string = node.doc_string
-    producer.device_configurations = node.device_configurations
+    for _, producer, _ in pairs[:1]:
+        producer.name = node.name or producer.name
+        producer.doc_string = node.doc_string
+        producer.device_configurations = node.device_configurations
 
 
 def _values(emitted: Sequence[ir.Node]) -> Iterator[ir.Value]:
@@ -336,19 +332,15 @@ class _Inlining:
         for index, node in enumerate(tuple(graph)):
             if node.op_identifier() in self.chosen:
                 self.places.append(Location.of(path, node, index))
-            self._node(node, path, index, scope)
-
-    def _node(self, node: ir.Node, path: str, index: int, scope: ScopedValues) -> None:
-        """Inline one call and the calls that its body brings, or look into a node's bodies."""
-        waiting = [node]  # a list, because calls may be nested more deeply than Python's own
-        while waiting:
-            current = waiting.pop()
-            if current.op_identifier() in self.chosen:
-                waiting += reversed(self._replace(current, scope))
-                continue
-            for name, inner in subgraphs(current):
-                inner_path = step_path(path, current.name, index, name)
-                self.graph(inner, inner_path, ScopedValues(inner, scope, scope.names))
+            waiting = [node]  # a list, because calls may be nested more deeply than Python's own
+            while waiting:
+                current = waiting.pop()
+                if current.op_identifier() in self.chosen:
+                    waiting += reversed(self._replace(current, scope))
+                    continue
+                for name, inner in subgraphs(current):
+                    inner_path = step_path(path, current.name, index, name)
+                    self.graph(inner, inner_path, ScopedValues(inner, scope, scope.names))
 
     def _replace(self, node: ir.Node, scope: ScopedValues) -> list[ir.Node]:
         function = self.model.functions[node.op_identifier()]

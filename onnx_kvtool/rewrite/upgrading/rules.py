@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import again, cast, dtype_of, formal, known_type
+from onnx_kvtool.emit.forms import again, cast, dtype_of, formal, known_type, terms
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.legality import further_outputs
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -275,7 +275,6 @@ def upgrade_batch_normalization_9_14(view: Rewritten, em: Emitter) -> Replacemen
 
     Refuses further outputs, which are those of a training step.
     """
-    op = em.op
     if further_outputs(view.node):
         raise Refusal(
             "changed-meaning",
@@ -284,13 +283,12 @@ def upgrade_batch_normalization_9_14(view: Rewritten, em: Emitter) -> Replacemen
         )
     if view.integer("spatial", 1):
         return again(em, view.node, without=("spatial",), outputs=1)
-    data, scale, bias = view.operands("X", "scale", "B")
-    mean, variance = view.operands("mean", "var")
-    small = number_like(em, view.real("epsilon"), data, "epsilon")
-    deviation = op("Sqrt", op("Add", variance, small))
-    normal = op("Div", op("Sub", data, mean), deviation)
-    result = op("Add", op("Mul", normal, scale), bias)
-    return Replacement((result, *[None] * (len(view.node.outputs) - 1)))
+    operands = view.operands("X", "scale", "B", "mean", "var")
+    small = number_like(em, view.real("epsilon"), operands[0], "epsilon")
+    data, scale, bias, mean, variance = terms(em, *operands)
+    deviation = (variance + small).op("Sqrt")
+    result = (data - mean) / deviation * scale + bias
+    return Replacement((result.value, *[None] * (len(view.node.outputs) - 1)))
 
 
 def upgrade_group_normalization_21(view: Rewritten, em: Emitter) -> Replacement:
