@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from onnx_kvtool.emit.emitter import Emitter, Operand, Refusal
 from onnx_kvtool.emit.forms import (
@@ -360,35 +361,26 @@ def lower_cum_prod_26(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
-    data, axis = view.operands("x", "axis")
-    exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
-    rank, dtype = len(known_dims(data)), known_type(data)
-
-    def scanned(value: ir.Value, place: int) -> ir.Value:
-        return _scan(em, value, dtype, rank, place, exclusive, reverse)
-
-    return along_axis(view, em, data, axis, scanned)
+    return accumulated_along(view, em, "Mul", np.ones(1))
 
 
-def _scan(
-    em: Emitter,
-    data: ir.Value,
-    dtype: ir.DataType,
-    rank: int,
-    axis: int,
-    exclusive: bool,
-    reverse: bool,
+def accumulated_along(
+    view: Rewritten, em: Emitter, op_type: str, start: NDArray[np.float64]
 ) -> ir.Value:
-    """Return the products along one axis.
+    """Return the sums or products of a CumSum or CumProd, from a number of one element."""
+    data, axis = view.operands("x", "axis")
+    dims, dtype = known_dims(data), known_type(data)
+    exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
+    first = ir.Tensor(start.astype(dtype.numpy()))
 
-    body(product, slice): next = product * slice; gives `product` when exclusive, else `next`
-    """
-    others = [a for a in range(rank) if a != axis]
-    shape = em.op("Gather", em.op("Shape", data), others)  # (rank - 1,)
-    one = ir.tensor(np.ones(1, dtype.numpy()))
-    ones = em.op("ConstantOfShape", shape, value=one)
-    dims = dims_of(data) or (None,) * rank
-    sizes = [dims[a] for a in others]
-    result = accumulated(em, "Mul", ones, data, sizes, axis, exclusive=exclusive, reverse=reverse)
-    result.shape = data.shape and ir.Shape(data.shape)
-    return result
+    def along(value: ir.Value, place: int) -> ir.Value:
+        others = [a for a in range(len(dims)) if a != place]
+        shape = em.op("Gather", em.op("Shape", value), others)  # (rank - 1,)
+        begin, sizes = em.op("ConstantOfShape", shape, value=first), [dims[a] for a in others]
+        result = accumulated(
+            em, op_type, begin, value, sizes, place, exclusive=exclusive, reverse=reverse
+        )
+        result.shape = value.shape and ir.Shape(value.shape)
+        return result
+
+    return along_axis(view, em, data, axis, along)

@@ -8,7 +8,6 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
     Term,
-    accumulated,
     cast,
     known_dims,
     known_type,
@@ -20,6 +19,7 @@ from onnx_kvtool.emit.forms import (
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
+from onnx_kvtool.rewrite.lowering.arithmetic import accumulated_along
 from onnx_kvtool.rewrite.lowering.early.again import (
     again,
     count_up,
@@ -27,8 +27,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     product,
 )
 from onnx_kvtool.rewrite.lowering.early.indexing import gathered_elements
-from onnx_kvtool.rewrite.lowering.reshape import along_axis
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Range-11 and CumSum-11, for opset 10.
 
@@ -69,33 +68,10 @@ def lower_cum_sum_11(view: Rewritten, em: Emitter) -> ir.Value:
 
     Refuses an unknown rank.
     """
-    data, given = view.operands("x", "axis")
-    dims = known_dims(data)
-    exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
-
-    def summed(value: ir.Value, place: int) -> ir.Value:
-        return _summed(em, value, dims, place, exclusive, reverse)
-
-    return along_axis(view, em, data, given, summed)
-
-
-def _summed(
-    em: Emitter,
-    data: ir.Value,
-    dims: tuple[Dim, ...],
-    axis: int,
-    exclusive: bool,
-    reverse: bool,
-) -> ir.Value:
-    dtype = known_type(data)
-    order = [[d] for d in range(len(dims)) if d != axis]
-    others = joined_sizes(em, data, dims, order)
     # What is added to -0 stays what it is, zeros of both signs as well.
-    nothing = np.zeros(1) if exclusive or dtype not in FLOAT_TYPES else np.full(1, -0.0)
-    zero = ir.Tensor(nothing.astype(dtype.numpy()))
-    start = em.op("ConstantOfShape", others, value=zero)
-    shape = [dim for d, dim in enumerate(dims) if d != axis]
-    return accumulated(em, "Add", start, data, shape, axis, exclusive=exclusive, reverse=reverse)
+    return accumulated_along(
+        view, em, "Add", np.full(1, 0.0 if view.integer("exclusive") else -0.0)
+    )
 
 
 # Unique-11, for opset 10.
