@@ -136,7 +136,7 @@ class Carried:
     lowered: list[Lowered] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _scopes: dict[ir.Graph, ScopedValues] = field(default_factory=dict)
-    _last: dict[ir.Graph, ir.Node] = field(default_factory=dict)
+    _begun: list[ir.Node] = field(default_factory=list)
 
     def run(self, model: ir.Model, chosen: set[ir.Value]) -> None:
         """Carry the chosen values, in place."""
@@ -155,6 +155,12 @@ class Carried:
                         self._retype(node, output)
                 if node.op_type in ("DequantizeLinear", "Cast", "CastLike"):
                     self._reader(graph, node, place)
+            first = next(iter(graph), None)
+            if first is None:
+                graph.extend(self._begun)
+            else:
+                graph.insert_before(first, self._begun)
+            self._begun = []
         self.notes += [
             f"{counted(count, f'constant of type {name}', f'constants of type {name}')} "
             f"kept as bytes that the graph takes apart: opset {self.target} has no such type"
@@ -230,20 +236,8 @@ class Carried:
         elements.shape = ir.Shape(tensor.shape.numpy())
         for use in users:
             use.node.replace_input_with(use.idx, elements)
-        self._begin(graph, em.commit())
+        self._begun += em.commit()
         return tensor.dtype.name
-
-    def _begin(self, graph: ir.Graph, nodes: list[ir.Node]) -> None:
-        """Insert nodes behind those that were inserted so, and before all others."""
-        last = self._last.get(graph)
-        first = next(iter(graph), None)
-        if last is not None:
-            graph.insert_after(last, nodes)
-        elif first is not None:
-            graph.insert_before(first, nodes)
-        else:
-            graph.extend(nodes)
-        self._last[graph] = nodes[-1]
 
     def _scope(self, graph: ir.Graph) -> ScopedValues:
         return self._scopes.setdefault(graph, ScopedValues(graph, None, self.names))
