@@ -25,6 +25,7 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 _BOOL = ir.DataType.BOOL
+_Axes = ir.Value | tuple[int, ...] | None
 
 _OF_ONE = {"ReduceL2": "Abs"}
 """What a reduction makes of one number; where it is another one."""
@@ -60,7 +61,7 @@ def lower_reduce_20(view: Rewritten, em: Emitter) -> ir.Value:
     data = view.required("data")
     keepdims = view.integer("keepdims") != 0
     noop = view.integer("noop_with_empty_axes", 0) != 0
-    axes: ir.Value | tuple[int, ...] | None
+    axes: _Axes
     if "axes" in view.facts.attributes:
         axes = tuple(view.integers("axes"))
     else:
@@ -95,7 +96,7 @@ def _carried(
     op: str,
     data: ir.Value,
     carrier: ir.DataType,
-    how: tuple[ir.Value | tuple[int, ...] | None, bool, bool],
+    how: tuple[_Axes, bool, bool],
 ) -> ir.Value:
     """Return the maximum or minimum of small integers, taken in a wider type."""
     dtype = data.dtype
@@ -116,7 +117,7 @@ def _first_of_sorted(
     em: Emitter,
     op: str,
     data: ir.Value,
-    axes: ir.Value | tuple[int, ...] | None,
+    axes: _Axes,
     keepdims: bool,
 ) -> ir.Value:
     """Return the maximum or minimum along each axis as the first of one TopK; not of bool.
@@ -145,7 +146,7 @@ def _first_of_sorted(
 def _on_bool(
     em: Emitter,
     data: ir.Value,
-    axes: ir.Value | tuple[int, ...] | None,
+    axes: _Axes,
     keepdims: bool,
     noop: bool,
     every: bool,
@@ -163,7 +164,7 @@ def _reduce(
     em: Emitter,
     op: str,
     data: ir.Value,
-    axes: ir.Value | tuple[int, ...] | None,
+    axes: _Axes,
     keepdims: bool,
     noop: bool,
 ) -> ir.Value:

@@ -96,11 +96,10 @@ def lower_dft_20(view: Rewritten, em: Emitter) -> ir.Value:
     # Half a spectrum of one element belongs to no signal, so that such an axis is never meant.
     halved = inverse and onesided and length is None
     places = [p for p in range(len(dims) - 1) if not (halved and dims[p] == 1)]
+    marks = axis_marks(em, view.required("axis"), len(dims))
     if not em.branches and (onesided or length is not None):
-        marks = axis_marks(em, view.required("axis"), len(dims))
         matrices = {p: _matrix_of_parts(view, dims, p) for p in places}
         return _cut(em, marks, data, matrices, len(dims))
-    marks = axis_marks(em, view.required("axis"), len(dims))
     result = transform(places[-1])
     # The shape is the same for all axes unless the length changes.
     result.shape = None if onesided or length is not None else ir.Shape((*dims[:-1], 2))

@@ -294,62 +294,53 @@ def lower_det_11(view: Rewritten, em: Emitter) -> ir.Value:
     order, batch = product(em, data, dims, [len(dims) - 1]), range(len(dims) - 2)
     sizes = joined_sizes(em, data, dims, [batch, [len(dims) - 2], [len(dims) - 1]])
     matrices = Term(em, cast(em, data, wide)).op("Reshape", sizes)
-    result = _Elimination(em, wide, product(em, data, dims, batch), order).run(matrices)
+    result = _eliminated(matrices, wide, product(em, data, dims, batch), order)
     shape = joined_sizes(em, data, dims, [[axis] for axis in batch])
     return result.op("Reshape", shape).cast(dtype).value
 
 
-class _Elimination:
-    """Elimination with a choice among the rows that were not chosen before.
+def _eliminated(matrices: Term, dtype: ir.DataType, count: Term, order: Term) -> Term:
+    """Return the determinants of matrices, (B, n, n), by elimination: (B, 1).
 
-    `count` is the number of matrices, `order` the rows of each: (1,), int64.
+    Each column chooses among the rows that were not chosen before. `count` is B, `order` n: (1,).
     """
-
-    def __init__(self, em: Emitter, dtype: ir.DataType, count: Term, order: Term) -> None:
-        self._em, self._dtype, self._count, self._order = em, dtype, count, order
-        self._rows = count_up(em, order).then(unsqueeze, [0])  # (1, n)
-        self._first = count_up(em, count) * order  # (B,)
-
-    def run(self, matrices: Term) -> Term:
-        """Return the determinants of matrices: (B, n, n) to (B, 1)."""
-        em, dtype = self._em, self._dtype
-        start, unused = (
-            self._count.op("Concat", other, axis=0).op(
-                "ConstantOfShape", value=ir.Tensor(np.full(1, number, dtype.numpy()))
-            )
-            for other, number in (([1], 1), (self._order, 0))
+    em = matrices.em
+    rows = count_up(em, order).then(unsqueeze, [0])  # (1, n)
+    begins = count_up(em, count) * order  # (B,)
+    start, unused = (
+        count.op("Concat", other, axis=0).op(
+            "ConstantOfShape", value=ir.Tensor(np.full(1, number, dtype.numpy()))
         )
-        state = terms(em, *(formal(em, name, dtype, [None] * rank) for name, rank in _STATE))
-        rounds = self._order.op("Reshape", []).value
-        given = matrices.value, unused.value, start.value
-        values = [one.value for one in state]
-        found = looped(em, rounds, given, values, lambda t, go: [go, *self._step(t, *state)])
-        return Term(em, found[2])
+        for other, number in (([1], 1), (order, 0))
+    )
+    # What is left of the matrices; 1 for each row that was chosen, (B, n); the product, (B, 1).
+    state = [formal(em, name, dtype, [None] * rank) for name, rank in _STATE]
+    left, used, found = terms(em, *state)
 
-    def _step(self, turn: ir.Value, matrices: Term, used: Term, found: Term) -> list[ir.Value]:
-        """Eliminate the column `turn` of what is left of the matrices, (B, n, n).
-
-        `used` is 1 for each row that was chosen, (B, n), and `found` the product so far, (B, 1).
-        """
-        em, dtype = self._em, self._dtype
-        column = matrices.op("Gather", turn, axis=2)
+    def eliminate(turn: ir.Value, goes: ir.Value) -> list[ir.Value]:
+        column = left.op("Gather", turn, axis=2)
         size = (used > 0.5).where(-1, abs(column))
         chosen = size.op("ArgMax", axis=1, keepdims=1)
 
-        flat = matrices.op("Reshape", em.op("Concat", [-1], self._order, axis=0))
-        row = flat.op("Gather", chosen.then(squeeze, [1]) + self._first, axis=0)
+        flat = left.op("Reshape", em.op("Concat", [-1], order, axis=0))
+        row = flat.op("Gather", chosen.then(squeeze, [1]) + begins, axis=0)
         pivot = row.op("Gather", turn, axis=1).then(unsqueeze, [1])
-        before = (self._rows < chosen).cast(dtype)
+        before = (rows < chosen).cast(dtype)
         passed = (before * (1 - used)).reduce("ReduceSum", [1])
         odd = passed - (passed * 0.5).op("Floor") * 2
         product = found * pivot * (1 - odd * 2)
 
-        used += self._rows.op("Equal", chosen).cast(dtype)
+        taken = used + rows.op("Equal", chosen).cast(dtype)
         some = (pivot < 0) | (pivot > 0)
         # Nothing is left in a column without a pivot, and the determinant is 0.
-        share = (used < 0.5).where(column / (pivot + (~some).cast(dtype)), 0)
-        taken = share.then(unsqueeze, [2]) * row.then(unsqueeze, [1])
-        return [(matrices - taken).value, used.value, product.value]
+        share = (taken < 0.5).where(column / (pivot + (~some).cast(dtype)), 0)
+        less = left - share.then(unsqueeze, [2]) * row.then(unsqueeze, [1])
+        return [goes, less.value, taken.value, product.value]
+
+    rounds = order.op("Reshape", []).value
+    given = [matrices.value, unused.value, start.value]
+    results = looped(em, rounds, given, state, eliminate)
+    return Term(em, results[2])
 
 
 _STATE = (("matrices", 3), ("used", 2), ("determinant", 2))

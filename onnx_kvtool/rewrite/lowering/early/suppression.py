@@ -59,14 +59,14 @@ def lower_non_max_suppression_10(view: Rewritten, em: Emitter) -> ir.Value:
     if most is not None:
         asked = Term(em, most).op("Reshape", [1])
         rounds = clamped(asked, [0], count).op("Reshape", []).value
-    search = _Search(scores, sides, batch, count, _one(em, view.input("iou_threshold")))
     threshold = view.input("score_threshold")
     if threshold is None:
         shape = em.op("Concat", batch, classes, count, axis=0)
         alive = Term(em, em.op("Expand", np.array([True]), shape))
     else:
         alive = scores > _one(em, threshold)
-    return _listed(*search.run(rounds, alive))
+    overlap = _one(em, view.input("iou_threshold"))
+    return _listed(*_searched(scores, sides, batch, count, overlap, rounds, alive))
 
 
 def _one(em: Emitter, value: ir.Value | None) -> Operand:
@@ -95,55 +95,52 @@ def _sides(em: Emitter, view: NodeView) -> _Sides:
     return _Sides(left, top, right, bottom, (right - left) * (bottom - top))
 
 
-class _Search:
-    """The search for boxes by scores (B, C, N), round by round.
+def _searched(
+    scores: Term,
+    sides: _Sides,
+    batch: Term,
+    count: Term,
+    threshold: Operand,
+    rounds: ir.Value,
+    alive: Term,
+) -> tuple[Term, Term]:
+    """Return the best box of each round, by scores (B, C, N), and whether it is one: (K, B, C, 1).
 
     `batch` is B, `count` N, and `threshold` the share of overlap that is too much, each (1,).
     """
+    em, scores = scores.em, scores.op("Max", float(np.finfo(np.float32).min))
+    places = count_up(em, count)  # (N,)
+    first = (count_up(em, batch) * count).then(unsqueeze, [1, 2])  # (B, 1, 1)
+    others = _Sides(*(side.then(unsqueeze, [1]) for side in sides))  # (B, 1, N)
+    columns = (side.then(unsqueeze, [2]) for side in sides)
+    table = em.op("Reshape", em.op("Concat", *columns, axis=2), [-1, 5])
+    state = Term(em, formal(em, "alive", _BOOL, [None] * 3))
 
-    def __init__(
-        self, scores: Term, sides: _Sides, batch: Term, count: Term, threshold: Operand
-    ) -> None:
-        self._em = em = scores.em
-        self._threshold = threshold
-        self._scores = scores.op("Max", float(np.finfo(np.float32).min))
-        self._places = count_up(em, count)  # (N,)
-        self._first = (count_up(em, batch) * count).then(unsqueeze, [1, 2])  # (B, 1, 1)
-        self._others = _Sides(*(side.then(unsqueeze, [1]) for side in sides))  # (B, 1, N)
-        columns = (side.then(unsqueeze, [2]) for side in sides)
-        self._table = em.op("Reshape", em.op("Concat", *columns, axis=2), [-1, 5])
-
-    def run(self, rounds: ir.Value, alive: Term) -> tuple[Term, Term]:
-        """Return the best box of each round, and whether there is one: (K, B, C, 1)."""
-        em = self._em
-        state = Term(em, formal(em, "alive", _BOOL, [None] * 3))
-        found = looped(em, rounds, [alive.value], [state.value], lambda *_: self._round(state))
-        _, best, is_some = terms(em, *found)
-        return best, is_some
-
-    def _round(self, alive: Term) -> list[ir.Value]:
-        em = self._em
-        left = alive.where(self._scores, -np.inf)
+    def one_round(*_: ir.Value) -> list[ir.Value]:
+        left = state.where(scores, -np.inf)
         best = left.op("ArgMax", axis=2, keepdims=1)
         is_some = left.reduce("ReduceMax", [2]) > -np.inf
-        chosen = em.op("Gather", self._table, best + self._first, axis=0)
+        chosen = em.op("Gather", table, best + first, axis=0)
         found = _Sides(*(Term(em, em.op("Gather", chosen, i, axis=3)) for i in range(5)))
-        dropped = self._overlaps(found) | self._places.op("Equal", best)
-        after = alive & ~dropped
+        dropped = _overlaps(found, others, threshold) | places.op("Equal", best)
+        after = state & ~dropped
         any_left = after.cast(_FLOAT).reduce("ReduceMax", [0, 1, 2], keepdims=False) > 0.5
         return [x.value for x in (any_left, after, best, is_some)]
 
-    def _overlaps(self, found: _Sides) -> Term:
-        """Return which boxes overlap those that were found, (B, C, 1), by too much: (B, C, N)."""
-        others = self._others
-        width = found.right.op("Min", others.right) - found.left.op("Max", others.left)
-        height = found.bottom.op("Min", others.bottom) - found.top.op("Max", others.top)
-        both = width * height
-        whole = found.area + others.area - both
-        result = both / whole > self._threshold
-        for size in (width, height, both, found.area, others.area, whole):
-            result &= size > 0
-        return result
+    _, best, is_some = terms(em, *looped(em, rounds, [alive.value], [state.value], one_round))
+    return best, is_some
+
+
+def _overlaps(found: _Sides, others: _Sides, threshold: Operand) -> Term:
+    """Return which boxes overlap those that were found, (B, C, 1), by too much: (B, C, N)."""
+    width = found.right.op("Min", others.right) - found.left.op("Max", others.left)
+    height = found.bottom.op("Min", others.bottom) - found.top.op("Max", others.top)
+    both = width * height
+    whole = found.area + others.area - both
+    result = both / whole > threshold
+    for size in (width, height, both, found.area, others.area, whole):
+        result &= size > 0
+    return result
 
 
 def _listed(chosen: Term, is_some: Term) -> ir.Value:
