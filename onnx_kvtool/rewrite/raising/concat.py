@@ -102,29 +102,20 @@ _Parts = tuple[ir.Value, ir.Value, Expr | None, Expr | None]
 
 def _parts(proof: Proof, node: ir.Node, axis: int) -> _Parts | None:
     values = [value for value in node.inputs if value is not None]
-    cuts = [cut_of(proof, value, axis) for value in values]
-    if len(values) != len(node.inputs):
+    if len(values) != len(node.inputs) or len(values) not in (2, 3):
         return None
-    if len(values) == 3:
-        first, last, update = cuts[0], cuts[2], values[1]
-        if first is None or last is None or first.source is not last.source:
-            return None
-    elif len(values) == 2:
-        first, last = cuts[0], cuts[1]
-        if first is not None and last is not None and first.source is last.source:
-            return None  # rows of the cache alone, perhaps rolled
-        if first is not None and first.is_head:
-            last, update = None, values[1]
-        elif last is not None:
-            first, update = None, values[0]
-        else:
-            return None
-    else:
-        return None
-    if (first is not None and not first.is_head) or (last is not None and not last.is_tail):
-        return None
+    first, last = (cut_of(proof, value, axis) for value in (values[0], values[-1]))
+    is_one = first is not None and last is not None and first.source is last.source
+    if is_one != (len(values) == 3):
+        return None  # two parts of one cache are its rows alone, perhaps rolled
+    if first is not None and first.is_head and not is_one:
+        last = None
+    elif not is_one:
+        first = None
     known = first or last
-    assert known is not None
+    if known is None or not (first is None or first.is_head) or not (last is None or last.is_tail):
+        return None
+    update = values[0] if first is None else values[1]
     head_end = None if first is None else first.high
     return known.source, update, head_end, None if last is None else last.low
 

@@ -16,7 +16,7 @@ from onnx_kvtool.rewrite.contrib.standardise import Standardised, standardise
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import (
-    Raised,
+    CacheSource,
     RaisedAttention,
     RaisedCache,
     Standardized,
@@ -26,6 +26,7 @@ from onnx_kvtool.rewrite.raising.attention.whole import WHY_IN_USE_GROUPED, read
 from onnx_kvtool.rewrite.raising.stage import (
     RaiseOutcome,
     RaiseSettings,
+    raised,
     scopes_of,
     without_capacity,
 )
@@ -52,7 +53,7 @@ def raise_contrib(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     if settings.contrib == "keep":
         return False
     caches = dict(_growing(model))
-    resized = _resized(caches, settings.capacity)
+    resized = [] if settings.capacity is None else _resized(caches, settings.capacity)
     waiting = frozenset(caches) if settings.capacity is None else frozenset()
     masks = {node: _mask(node) for _, _, node in nodes(model) if _is_grouped(node)}
     places = {node: outcome.place(path, node, i) for path, i, node in nodes(model)}
@@ -63,10 +64,9 @@ def raise_contrib(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     except Refusal as refusal:
         outcome.notes.append(f"operators in functions are left alone: {refusal.message}")
         return False
-    for node, shapes in resized.items():
+    for node, value, shape in resized:
         if node.graph is not None:  # it was refused
-            for value, shape in shapes:
-                value.shape = shape
+            value.shape = shape
     outcome.refused += [
         without_capacity(pairs[0][0].name, places[node])
         for node, pairs in caches.items()
@@ -136,22 +136,19 @@ def _growing(model: ir.Model) -> Iterator[tuple[ir.Node, list[tuple[ir.Value, ir
     for node in model.graph:
         if not _is_grouped(node) or kept_window(node) is not None:
             continue
-        view, pairs = ContribAttention(node), list[tuple[ir.Value, ir.Value]]()
-        for slot in CONTRIB_ATTENTIONS[_GROUPED].caches:
-            past, present = view.input(slot.past), view.output(slot.present)
-            if past is None or present is None or not past.is_graph_input():
-                break
-            if not _may_grow(past, present):
-                break
-            if not present.is_graph_output() or present.uses() or len(past.uses()) != 1:
-                break
-            pairs.append((past, present))
-        else:
+        view, slots = ContribAttention(node), CONTRIB_ATTENTIONS[_GROUPED].caches
+        found = [(view.input(slot.past), view.output(slot.present)) for slot in slots]
+        pairs = [(a, b) for a, b in found if a is not None and b is not None and _may_grow(a, b)]
+        if len(pairs) == len(slots):
             yield node, pairs
 
 
 def _may_grow(past: ir.Value, present: ir.Value) -> bool:
-    """Return whether a cache does not have as many rows before a step as after it."""
+    """Return whether a cache that is the node's alone may have more rows after a step."""
+    if not past.is_graph_input() or len(past.uses()) != 1:
+        return False
+    if not present.is_graph_output() or present.uses():
+        return False
     before, after = dims_of(past), dims_of(present)
     if before is None or len(before) <= _AXIS:
         return False
@@ -159,18 +156,15 @@ def _may_grow(past: ir.Value, present: ir.Value) -> bool:
 
 
 def _resized(
-    caches: dict[ir.Node, list[tuple[ir.Value, ir.Value]]], capacity: int | str | None
-) -> dict[ir.Node, list[tuple[ir.Value, ir.Shape | None]]]:
+    caches: dict[ir.Node, list[tuple[ir.Value, ir.Value]]], capacity: int | str
+) -> list[tuple[ir.Node, ir.Value, ir.Shape | None]]:
     """Give caches a number of rows, in place; return the shapes that they had."""
-    had: dict[ir.Node, list[tuple[ir.Value, ir.Shape | None]]] = {}
-    if capacity is None:
-        return had
-    for node, pairs in caches.items():
-        for past, present in pairs:
-            dims = list(dims_of(past) or ())
-            dims[_AXIS] = capacity
-            had.setdefault(node, []).extend(((past, past.shape), (present, present.shape)))
-            past.shape, present.shape = ir.Shape(dims), ir.Shape(dims)
+    every = [(node, pair) for node, pairs in caches.items() for pair in pairs]
+    had = [(node, value, value.shape) for node, pair in every for value in pair]
+    for _, (past, present) in every:
+        dims = list(dims_of(past) or ())
+        dims[_AXIS] = capacity
+        past.shape, present.shape = ir.Shape(dims), ir.Shape(dims)
     return had
 
 
@@ -198,19 +192,18 @@ def _report(
         if place is None or place not in masks:
             continue
         if node.op_type == "TensorScatter":
-            past, update, start = node.inputs[:3]
-            assert past is not None and update is not None and start is not None
-            present = node.outputs[0]
+            past, present = node.inputs[0], node.outputs[0]
+            assert past is not None
             grown = past.producer()
             if grown is not None and grown.name in found.origins and not present.is_graph_output():
                 continue  # beside the rows that a window keeps
-            names = past.name or "", update.name or "", start.name, present.name or ""
-            outcome.raised.append(
-                Raised(place, "group_query_attention", _AXIS, "linear", *names, (_WRITES,))
-            )
+            values = *node.inputs[:3], present
+            source: CacheSource = "group_query_attention"
+            done = raised(place, source, _AXIS, "linear", values, (_WRITES,))
+            outcome.raised.append(done)
             if past.is_graph_input() and present.is_graph_output():
                 rows = (dims_of(past) or (None,) * 4)[_AXIS]
-                cache = RaisedCache(names[0], names[3], rows, "linear", "group_query_attention")
+                cache = RaisedCache(done.past, done.present, rows, "linear", source)
                 outcome.caches.append(cache)
         elif node.op_type == "Attention":
             form: AttentionForm = "sliced" if node in narrowed else "full"

@@ -9,17 +9,23 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import nodes, supersede
+from onnx_kvtool.core.walk import nodes, producer, supersede
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
-from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, RaisedCache, Unraised
+from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.arrangement import arranged
 from onnx_kvtool.rewrite.raising.in_functions import open_functions, remove_tags
 from onnx_kvtool.rewrite.raising.layout import first_of
 from onnx_kvtool.rewrite.raising.proof import Batch, narrowed, one_row, write_indices
 from onnx_kvtool.rewrite.raising.proving import Plan, Proving, is_candidate
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of, token_count
+from onnx_kvtool.rewrite.raising.stage import (
+    RaiseOutcome,
+    RaiseSettings,
+    raised,
+    scopes_of,
+    token_count,
+)
 from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -70,8 +76,7 @@ def replace_update(
         mode=plan.mode,
         hint=node.name or "TensorScatter",
     )
-    scatter = present.producer()
-    assert scatter is not None
+    scatter = em.nodes[-1]
     others = output not in plan.presents and _is_read(plan)
     read = present  # what everybody gets but the caller
     if plan.window is not None and (others or _is_read_in_order(plan)):
@@ -195,7 +200,7 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
     for place, plan in proving.plans:
         one, past, proof = plan, plan.past.base, plan.proof
         em = Emitter.at(one.node, scopes, target, "kvtool/raise")
-        old += [one.node, *(p for v in one.presents if (p := v.producer()) is not None)]
+        old += [one.node, *(made for v in one.presents if (made := producer(v)) is not None)]
         if (window := one.window) is not None:
             where: Literal["first", "last"] = "first"
             if window.position is None:
@@ -206,17 +211,20 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
             if (counter := first_of(one.start)) is not None and counter.name:
                 outcome.positions.append(counter.name)
         scatter = replace_update(one, em, replaced)
-        raised = _raised(place, one, scatter)
-        outcome.raised.append(raised)
+        pattern, values = RAISINGS[one.node.op_type].name, (*scatter.inputs, None)[:3]
+        values += (scatter.outputs[0],)
+        done = raised(place, pattern, one.axis, one.mode, values, proof.sentences, proof.assumed)
+        outcome.raised.append(done)
         dims = dims_of(scatter.inputs[0])
         rows = None if dims is None else dims[one.axis]
         source: CacheSource = "fixed" if one.window is None else "rolling"
         if scatter.inputs[0] is not None and scatter.inputs[0].is_graph_input():
             # What is written to may be a part of a mask as well.
-            outcome.caches.append(RaisedCache(raised.past, raised.present, rows, one.mode, source))
+            outcome.caches.append(RaisedCache(done.past, done.present, rows, one.mode, source))
         outcome.equal_dims += one.implied
-        outcome.positions += [value.name or "" for value in proof.granted["contiguous"]]
-        outcome.is_in_range |= bool(proof.granted["in-range"])
+        granted = [(kind, value.name or "") for kind, value in proof.granted]
+        outcome.positions += [name for kind, name in granted if kind == "contiguous"]
+        outcome.is_in_range |= any(kind == "in-range" for kind, _ in granted)
     outcome.equal_dims += proving.assumptions.dims
     outcome.removed += remove_dead(old)
 
@@ -243,22 +251,3 @@ def _tokens_before(proving: Proving, outcome: RaiseOutcome) -> tuple[Expr, str]:
         outcome.inputs_added.append(added)
     why = f"the tokens before a step are the new input `{known.name}`"
     return variable(Element(known, (ZERO,))), why
-
-
-def _raised(place: Location, one: Plan, scatter: ir.Node) -> Raised:
-    past, update, *rest = scatter.inputs
-    assert past is not None and update is not None
-    starts = rest[0] if rest else None
-    assumed = tuple(f"assumed: {text}" for text in one.proof.assumed)
-    return Raised(
-        location=place,
-        pattern=RAISINGS[one.node.op_type].name,
-        axis=one.axis,
-        mode=one.mode,
-        past=past.name or "",
-        update=update.name or "",
-        write_indices=None if starts is None else starts.name,
-        present=scatter.outputs[0].name or "",
-        proof=(*one.proof.sentences, *assumed),
-        assumed=tuple(one.proof.assumed),
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -251,7 +250,9 @@ def windowed(
             "window-not-returned",
             f"the window made of `{base.name}` is not an unchanged output of the model",
         )
-    if not _is_said(proof.carriers, window.rows):
+    dim = window.rows.atom
+    is_said = isinstance(dim, Dimension) and dim.name in proof.carriers
+    if window.rows.number is None and not is_said:
         raise Unproven(
             "window-of-unknown-steps",
             f"a step adds `{text(window.rows)}` rows to `{base.name}`, and no input has this size",
@@ -268,16 +269,6 @@ def windowed(
         f"of {size.number}: a circular cache stores the row of position p as row p % {size.number}"
     )
     return window
-
-
-def _is_said(carriers: Mapping[str, tuple[ir.Value, int]], rows: Expr) -> bool:
-    """Return whether the new rows of a step are a number, or as many as an axis of an input."""
-    if rows.number is not None:
-        return True
-    atom = rows.atom
-    if not isinstance(atom, Dimension) or atom.name not in carriers:
-        return False
-    return carriers[atom.name][0].is_graph_input()
 
 
 def first_of(position: Expr) -> ir.Value | None:

@@ -60,16 +60,12 @@ def _wrapped(atom: object, size: Expr) -> Expr | None:
     """Return x for `x where x >= 0, else x + size`, the second perhaps not below 0."""
     if not isinstance(atom, Choice) or not isinstance(atom.condition.atom, IsNegative):
         return None
-    for start, other in ((atom.yes, atom.no), (atom.no, atom.yes)):
-        if atom.condition.atom.of not in (start, -start - 1):
-            continue
-        # The condition says which branch is that of a negative number.
-        if (atom.condition.atom.of == start) != (other == atom.yes):
-            continue
-        largest = other.atom
-        if other == start + size:
-            return start
-        if isinstance(largest, Largest) and largest.of == {ZERO, start + size}:
+    yes, no = atom.yes, atom.no
+    # x is chosen where `-x - 1 < 0`, or where not `x < 0`.
+    for below_zero, start, other in ((-yes - 1, yes, no), (no, no, yes)):
+        largest, moved = other.atom, start + size
+        is_moved = isinstance(largest, Largest) and largest.of == {ZERO, moved}
+        if atom.condition.atom.of == below_zero and (is_moved or other == moved):
             return start
     return None
 
@@ -224,17 +220,11 @@ def check_start(start: Expr, grid: Sequence[Expr]) -> None:
     low, high = interval(start, facts)
     elements = {a for a in start.atoms() if isinstance(a, Element)}
     sizes = any(isinstance(a, (Dimension, Extent)) for a in start.atoms())
+    what = f"the first position is `{text(start)}`, which counts from the end of the axis"
     if high < 0 or (low < 0 and not (elements or sizes)):
-        raise Unproven(
-            "negative-start",
-            f"the first position is `{text(start)}`, which counts from the end of the axis",
-        )
+        raise Unproven("negative-start", what)
     if low < 0 and _never_above_zero(start, facts):
-        raise Unproven(
-            "negative-start",
-            f"the first position is `{text(start)}`, which counts from the end of the axis unless "
-            "it is 0",
-        )
+        raise Unproven("negative-start", f"{what} unless it is 0")
 
 
 def check_counts_from_zero(proof: Proof, start: Expr, sizes: Sequence[Expr]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -71,21 +70,16 @@ def check_expressible(start: Expr, sizes: Measures) -> None:
         Unproven: If one element of a tensor is taken per sequence along several of its axes.
     """
     for atom in start.atoms():
-        if isinstance(atom, Element) and sum(0 in part.axes for part in atom.index) > 1:
-            raise Unproven(
-                "start-not-expressible",
-                f"the first position reads a diagonal of `{atom.value.name}`",
-            )
-        if isinstance(atom, Extent) and atom.axis.number is None:
-            raise Unproven(
-                "start-not-expressible",
-                "the first position is the size of an axis that is chosen at run time",
-            )
-        if isinstance(atom, Dimension) and atom.name not in sizes.carriers:
-            raise Unproven(
-                "start-not-expressible",
-                f"the first position needs the size `{atom.name}`, which no input has",
-            )
+        match atom:
+            case Element(value, index) if sum(0 in part.axes for part in index) > 1:
+                why = f"reads a diagonal of `{value.name}`"
+            case Extent(_, axis) if axis.number is None:
+                why = "is the size of an axis that is chosen at run time"
+            case Dimension(name) if name not in sizes.carriers:
+                why = f"needs the size `{name}`, which no input has"
+            case _:
+                continue
+        raise Unproven("start-not-expressible", f"the first position {why}")
 
 
 def write_indices(
@@ -147,16 +141,12 @@ class _Building:
         if not isinstance(atom, Element):
             return None
         shape = self.sizes.maps.shape(atom.value)
-        if shape is None or len(shape) != 1:
+        if shape is None or len(shape) != 1 or shape[0] != self.batch.size:
             return None
-        if atom.index == (_ROW,) and shape[0] == self.batch.size:
-            return atom.value
         # With one sequence the first element is all there is.
-        first = atom.index[0].number == 0
-        same = shape[0] == self.batch.size
-        return (
-            atom.value if first and same and (self.batch.is_unit or shape[0].number == 1) else None
-        )
+        is_unit = self.batch.is_unit or shape[0].number == 1
+        is_all = atom.index == (_ROW,) or (is_unit and atom.index[0].number == 0)
+        return atom.value if is_all else None
 
     def fixed(self, start: Expr) -> np.ndarray | None:
         """Return the starts if they are constants and the batch size is fixed; else None."""
@@ -318,7 +308,7 @@ class Proof(Measures):
         assumptions: What the user grants.
         sentences: The proof so far, in words.
         assumed: The assumptions that it used.
-        granted: For each kind of assumption, the values that it was used for.
+        granted: The kinds of assumptions that it used, each with a value.
         roll: How the rows of the cache move before the update; None where they stay.
         is_narrow: Whether positions are cast to 32 bits on the way, which may wrap.
     """
@@ -327,18 +317,14 @@ class Proof(Measures):
     opset: int
     sentences: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
-    granted: defaultdict[AssumedValue, list[ir.Value]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
+    granted: list[tuple[AssumedValue, ir.Value]] = field(default_factory=list)
     roll: Roll | None = None
     is_narrow: bool = False
 
     def another(self) -> Proof:
         """Return a copy, for an attempt that may fail without a trace."""
-        granted = defaultdict(list, {kind: list(values) for kind, values in self.granted.items()})
-        return replace(
-            self, sentences=list(self.sentences), assumed=list(self.assumed), granted=granted
-        )
+        told, assumed, granted = [*self.sentences], [*self.assumed], [*self.granted]
+        return replace(self, sentences=told, assumed=assumed, granted=granted)
 
     def adopt(self, other: Proof) -> None:
         """Adopt the sentences and assumptions of a copy."""
@@ -354,7 +340,7 @@ class Proof(Measures):
         granted = self.assumptions.grants(kind, value)
         if granted is None:
             raise Unproven(code, missing, assumption=f"{kind}:{value.name}")
-        self.granted[kind].append(value)
+        self.granted.append((kind, value))
         if granted not in self.assumed:
             self.assumed.append(granted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -213,21 +214,18 @@ def full_sizes(model: ir.Model) -> Annotations | None:
     size is known only if another one is not 0.
     """
     found = Annotations([(value, value.type, value.shape) for value in values(model)])
-    try:
+    with contextlib.suppress(KvtoolError):
         inference = infer_model(model)
-    except KvtoolError:
-        found.remove()
-        return None
-    if inference.report.conflicts or not may_rest_on(inference.run.knowledge):
-        found.remove()
-        return None
-    inference.annotate()
-    for value, type_, shape in found.added:
-        if value.is_graph_output():
-            value.type, value.shape = type_, shape
-        else:
-            forget_composed(value, shape)
-    return found
+        if not inference.report.conflicts and may_rest_on(inference.run.knowledge):
+            inference.annotate()
+            for value, type_, shape in found.added:
+                if value.is_graph_output():
+                    value.type, value.shape = type_, shape
+                else:
+                    forget_composed(value, shape)
+            return found
+    found.remove()
+    return None
 
 
 # Proving all candidates of a model, each with as much knowledge of sizes as it takes.

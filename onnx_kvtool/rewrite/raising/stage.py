@@ -26,10 +26,11 @@ from onnx_kvtool.core.walk import values as values_of
 from onnx_kvtool.core.words import did_you_mean
 from onnx_kvtool.emit.emitter import Names, ScopedValues
 from onnx_kvtool.model_io.model import origin
+from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes, folded_note
-from onnx_kvtool.rewrite.raise_report import RaisedCache, RaiseReport, Unraised
+from onnx_kvtool.rewrite.raise_report import Raised, RaisedCache, RaiseReport, Unraised
 from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of, names_in, normal
@@ -318,6 +319,23 @@ def unraised(place: Location, missing: Unproven | MalformedNode) -> Unraised:
     """Return the refusal of a candidate at a place."""
     assumption = missing.assumption if isinstance(missing, Unproven) else None
     return Unraised(place, missing.code, missing.message, assumption)
+
+
+def raised(
+    place: Location,
+    pattern: str,
+    axis: int,
+    mode: Mode,
+    values: Sequence[ir.Value | None],
+    proof: Iterable[str],
+    assumed: Iterable[str] = (),
+) -> Raised:
+    """Return the report of an update; `values` are its past, new rows, starts and present."""
+    past, update, starts, present = (None if value is None else value.name for value in values)
+    granted = tuple(assumed)
+    proof = (*proof, *(f"assumed: {text}" for text in granted))
+    names = past or "", update or "", starts, present or ""
+    return Raised(place, pattern, axis, mode, *names, proof, granted)
 
 
 def scopes_of(model: ir.Model) -> dict[ir.Graph, ScopedValues]:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.core.walk import is_op, maker, nodes, supersede
+from onnx_kvtool.core.walk import is_op, maker, nodes, producer, supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.forms import again
 from onnx_kvtool.ops.operators import Attention
@@ -79,7 +79,7 @@ def read_rotated(node: ir.Node, opset: int, scope: ScopedValues) -> Sequence[ir.
         key = ("turned mask", mask, keys.order)
         turned = em.once(key, lambda: columns(mask, keys.rows, keys.oldest, em))
         node.replace_input_with(MASK, turned)
-    before = [p for value in (view.key, view.value) if (p := value.producer()) is not None]
+    before = [made for v in (view.key, view.value) if (made := producer(v)) is not None]
     node.replace_input_with(KEY, keys.cache)
     node.replace_input_with(VALUE, values.cache)
     em.insert_before(node)
@@ -240,10 +240,8 @@ class _Reading:
         Return the nodes that may be read by nobody now.
         """
         node, read, outcome = reader.node, reader.keys, self.outcome
-        dim, known = read.count, outcome.masks.get(node)
-        length = None if dim is None else bind_dim(dim, self.settings.dims)
-        mask = node.inputs[MASK] if len(node.inputs) > MASK else None
-        found = None if known is None else known[0]
+        length, mask = bind_dim(read.count, self.settings.dims), given_input(node, MASK)
+        found, _ = outcome.masks.get(node) or (None, None)
         if not isinstance(length, int) or length < 1:
             return []  # which is refused, as every size that is no number
         if mask is not None and (found is None or mask.dtype is None):
@@ -260,21 +258,17 @@ class _Reading:
         rows = [all_rows(one, length, em) for one in (reader.keys, reader.values)]
         em.insert_before(node)
         node.resize_inputs(max(len(node.inputs), MASK + 1))
-        before = [v.producer() for v in node.inputs[KEY:] if v is not None]
+        before = [made for v in node.inputs[KEY:] if (made := producer(v)) is not None]
         for index, value in ((KEY, rows[0]), (VALUE, rows[1]), (MASK, shown)):
             node.replace_input_with(index, value)
         how = "the circular caches are read as they lie, with a mask computed from row and position"
         outcome.tell(node, how, form="full")
-        return [producer for producer in before if producer is not None]
+        return before
 
     @property
     def is_full(self) -> bool:
         """Whether a cache is read as it lies also where it is not full yet."""
         return self.settings.attention == "full"
-
-    def _is_one(self, read: WindowRead) -> bool:
-        """Return whether every step has one token."""
-        return read.count is not None and bind_dim(read.count, self.settings.dims) == 1
 
     def _tells(self, read: WindowRead, em: Emitter) -> ir.Value:
         """Return whether a step reads the cache as it lies: (1,), bool."""
@@ -308,7 +302,7 @@ class _Reading:
         """Replace an Attention by an If, or by the Attention of one branch."""
         node, read = reader.node, reader.keys
         em = Emitter.at(node, self.scopes, self.opset, "kvtool/attention")
-        if self.is_full and self._is_one(read):
+        if self.is_full and bind_dim(read.count, self.settings.dims) == 1:
             result = self._as_it_lies(reader, em)
         else:
             tells = em.op("Squeeze", self._tells(read, em))
@@ -319,7 +313,12 @@ class _Reading:
                 else_branch=em.nested(lambda: [_again(node, node.inputs, em)], hint="in_order"),
                 hint="window",
             )
-        _take_place(node, result, em)
+        output = node.outputs[0]
+        em.insert_before(node)
+        result.type, result.shape = output.type or result.type, output.shape
+        if output.is_graph_output():
+            result.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_order")
+        supersede(output, result)
         what = "one token" if self.is_full else "one token behind a full window"
         how = f"a step of {what} reads the circular caches as they lie, any other in order"
         self.outcome.tell(node, how, form="full" if self.is_full else None)
@@ -348,20 +347,8 @@ class _Reading:
 
 def _again(node: ir.Node, inputs: Sequence[ir.Value | None], em: Emitter) -> ir.Value:
     """Return the result of an Attention like another one, with other inputs."""
-    (result,) = again(em, node, inputs, outputs=1).outputs[:1]
-    assert result is not None
-    result.shape = node.outputs[0].shape
-    made = result.producer()
-    assert made is not None
+    again(em, node, inputs, outputs=1)
+    made = em.nodes[-1]
+    made.outputs[0].shape = node.outputs[0].shape
     made.metadata_props.update(node.metadata_props)
-    return result
-
-
-def _take_place(node: ir.Node, result: ir.Value, em: Emitter) -> None:
-    """Let a result be read where that of a node was."""
-    output = node.outputs[0]
-    em.insert_before(node)
-    result.type, result.shape = output.type or result.type, output.shape
-    if output.is_graph_output():
-        result.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_order")
-    supersede(output, result)
+    return made.outputs[0]

@@ -85,13 +85,10 @@ def emit_hidden(mask: ir.Value, capacity: int, count: ir.Value, em: Emitter) -> 
     The mask has that shape; its elements for these rows have no meaning. `count` has the rows in
     use after the step: (1,), int64.
     """
-    dtype = mask.dtype
-    assert dtype is not None
-    boolean = ir.DataType.BOOL
 
     def build() -> ir.Value:
         in_use = em.op("Less", np.arange(capacity, dtype=np.int64), count, hint="in_use")
-        if dtype == boolean:
+        if mask.dtype == ir.DataType.BOOL:
             return em.op("And", mask, in_use, hint="is_seen")
         return where(em, in_use, mask, -np.inf, hint="mask")
 

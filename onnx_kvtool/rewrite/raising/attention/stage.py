@@ -15,6 +15,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import is_op, nodes, values
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
+from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
@@ -168,7 +169,7 @@ def _raise(
 def _masks(model: ir.Model) -> dict[ir.Value | None, None]:
     """Return the masks of Attention, in the order of the nodes."""
     found = (n for _, _, n in nodes(model) if is_op(n, "Attention"))
-    return dict.fromkeys(node.inputs[_MASK] for node in found if len(node.inputs) > _MASK)
+    return dict.fromkeys(given_input(node, _MASK) for node in found)
 
 
 def _edit(
@@ -246,7 +247,7 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
         is_written = node in outcome.places and outcome.places[node] in written
         if node.op_type != "Attention" or node.graph not in scopes:
             continue
-        if not is_written and (len(node.inputs) <= _MASK or node.inputs[_MASK] not in found.wide):
+        if not is_written and given_input(node, _MASK) not in found.wide:
             continue
         mask_of = _fixed_mask(node, settings, outcome, found.wide)
         scope = scopes[node.graph]
@@ -285,7 +286,7 @@ def _fixed_mask(
     if not settings.static or not isinstance(capacity, int):
         return None
     if known is None:
-        given = node.inputs[_MASK] if len(node.inputs) > _MASK else None
+        given = given_input(node, _MASK)
         held = None if given is None else wide.get(given)
         if held is None:
             return None

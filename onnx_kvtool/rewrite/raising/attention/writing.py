@@ -11,8 +11,10 @@ from onnx_kvtool.analysis.attention.coordinates import BATCH, HEAD, KEY, QUERY, 
 from onnx_kvtool.analysis.attention.fusing import Fusion
 from onnx_kvtool.analysis.attention.masks import Causality, Masking, MaskPart
 from onnx_kvtool.analysis.attention.scores import Operand
+from onnx_kvtool.core.walk import producer
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import scaled_queries, squeeze
+from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.rewrite.engine.inline import copy_metadata, replace_node
 from onnx_kvtool.rewrite.raising.arrangement import arranged
 from onnx_kvtool.symbolic.dimensions import Dim
@@ -84,7 +86,7 @@ def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.V
         return for_each_sequence(em, every, frame.sizes[BATCH], rows.queries)
     written = rows.stored.producer()
     assert written is not None and written.op_type == "TensorScatter"
-    start = written.inputs[2] if len(written.inputs) > 2 else None
+    start = given_input(written, 2)
     count = _size(frame.sizes[QUERY], rows.queries, rows.axis, em)
     if start is None:
         return for_each_sequence(em, count, frame.sizes[BATCH], rows.queries)
@@ -169,14 +171,13 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
     elif fusion.masking.parts:
         inputs.append(emit_mask(fusion.masking, fusion.dtype, fusion.frame, em, rows))
     result = em.op("Attention", *inputs, attributes=attributes)
-    attention = result.producer()
+    attention = em.nodes[-1]
     if packed:
         result = _apart(result, fusion.frame.sizes[HEAD], fusion.weighted.size, em)
     old = fusion.last
-    assert attention is not None
     if not fusion.weighted.result_is_whole:
         result = _reshaped(result, fusion, em)
-    unread = [p for v in old.inputs if v is not None and (p := v.producer()) is not None]
+    unread = [made for v in old.inputs if (made := producer(v)) is not None]
     emitted = replace_node(old, em, Replacement((result,)))
     copy_metadata(old, emitted)
     return attention, unread
@@ -196,7 +197,7 @@ def _attributes(fusion: Fusion) -> dict[str, int | float]:
 
 def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:
     """Return (B, H, L, E) in the shape of the product in the source."""
-    shape, _dtype = fusion.weighted.shape, fusion.dtype
+    shape = fusion.weighted.shape
     if len(shape) == 5:
         kv, group, width = (size.number for size in (shape[1], shape[2], shape[4]))
         assert kv is not None and group is not None

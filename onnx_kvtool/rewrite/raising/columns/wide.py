@@ -136,10 +136,7 @@ class Widened(NodeView):
         inputs = inputs or tuple(None if v is None else self.of(v) for v in node.inputs)
         dtypes = [self.dtype(output) for output in node.outputs]
         new = self.em.multi(node.op_type, *inputs, dtypes=dtypes)
-        made = new[0].producer()
-        assert made is not None
-        for attribute in node.attributes.values():
-            made.attributes[attribute.name] = attribute
+        self.em.nodes[-1].attributes.update(node.attributes)
         return new
 
 

@@ -118,14 +118,13 @@ def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: 
         counted = [None, None, em.op("Expand", total, batch, hint="nonpad_kv_seqlen")]
     operands = [query, keys, values, *([view.attn_mask] if view.attn_mask or counted else [])]
     result = em.op("Attention", *operands, *counted, attributes=attributes)
-    attention = result.producer()
+    attention = em.nodes[-1]
     if heads is not None:
         turned = em.op("Transpose", result, perm=[0, 2, 1, 3], hint="heads")
         result = em.op("Reshape", turned, [0, 0, -1], hint="heads")
     result.type, result.shape = output.type or result.type, output.shape
     result.name, output.name = output.name, None
     supersede(output, result)
-    assert attention is not None
     attention.metadata_props.update(node.metadata_props)
     attention.doc_string = node.doc_string
     if node.name:
@@ -217,7 +216,11 @@ class Edit:
         output = graph.outputs[end.index]
         em = Emitter(self.scopes[graph], self.opset, (node and node.name) or "kvtool/raise")
         starts = [self.starts[growth]] if node is not None else []
-        new = end.new if end.axis == growth.axis else in_heads(em, end.new, self._heads(end))
+        new = end.new
+        if node is not None and end.axis != growth.axis:
+            heads = self._attention(node).heads()
+            assert heads is not None  # checked before any edit
+            new = in_heads(em, new, heads[1])
         present = em.op(
             "TensorScatter", growth.past, new, *starts, axis=growth.axis, hint="TensorScatter"
         )
@@ -258,13 +261,6 @@ class Edit:
 
     def _attention(self, node: ir.Node) -> Attention:
         return Attention(node, self.source_opset)
-
-    def _heads(self, end: End) -> int:
-        """Return the heads of the new rows of an Attention, (B, S, KV * D)."""
-        assert end.node is not None
-        heads = self._attention(end.node).heads()
-        assert heads is not None  # checked before any edit
-        return heads[1]
 
     def _in_use(self, em: Emitter, growth: Growth, end: End, present: ir.Value) -> ir.Value:
         """Return the rows of a present that are in use, with one name for all of one length."""
@@ -380,5 +376,4 @@ def with_rows(shape: ir.Shape | None, growth: FedBack, capacity: int | str) -> i
     """Return the shape of a cache with its capacity along the axis of the sequence."""
     known = shape if shape is not None and len(shape) == growth.rank else growth.past.shape
     assert known is not None
-    dims = list(known)
-    return ir.Shape([capacity if i == growth.axis else dim for i, dim in enumerate(dims)])
+    return ir.Shape([capacity if i == growth.axis else dim for i, dim in enumerate(known)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
@@ -49,8 +49,8 @@ class Sizes:
     equal: SizeEqualities
     assumed: list[str]
     measures: Measures
-    pasts: frozenset[ir.Value] = frozenset()
-    lengths: dict[Growth, Expr] = field(default_factory=dict)
+    pasts: frozenset[ir.Value]
+    lengths: dict[Growth, Expr]
 
     @staticmethod
     def of(
@@ -68,20 +68,11 @@ class Sizes:
         if knowledge.conflicts:
             message = f"the model contradicts itself: {knowledge.conflicts[0].message}"
             raise Unproven("contradiction", message)
-        of_pasts = {(one.past, one.axis) for one in growths}
-        of_pasts |= {(one.past, one.axis) for one in windows}
-        maps = IndexMaps(opset)
-        sizes = Sizes(
-            model,
-            knowledge,
-            SizeEqualities(),
-            [],
-            Measures(maps, dict(_carriers(model, of_pasts))),
-            frozenset(past for past, _ in of_pasts),
-        )
-        for growth in growths:
-            known = knowledge.shapes[growth.past]
-            sizes.lengths[growth] = known[growth.axis]
+        of_pasts = {(one.past, one.axis) for one in (*growths, *windows)}
+        measures = Measures(IndexMaps(opset), _carriers(model, of_pasts))
+        pasts = frozenset(past for past, _ in of_pasts)
+        lengths = {growth: knowledge.shapes[growth.past][growth.axis] for growth in growths}
+        sizes = Sizes(model, knowledge, SizeEqualities(), [], measures, pasts, lengths)
         if all(sizes._is_positive(size) for size in knowledge.assumed):
             sizes.equal = knowledge.equalities
         if growths:
@@ -188,8 +179,8 @@ class Sizes:
 
 def _carriers(
     model: ir.Model, of_pasts: set[tuple[ir.Value, int]]
-) -> Iterator[tuple[str, tuple[ir.Value, int]]]:
-    """Yield each dimension with the first input that has it, pasts last, and the axis."""
+) -> dict[str, tuple[ir.Value, int]]:
+    """Return for each dimension the first input that has it, pasts last, and the axis."""
     found: dict[str, tuple[ir.Value, int]] = {}
     pasts = {value for value, _ in of_pasts}
     for value in sorted(model.graph.inputs, key=lambda v: v in pasts):
@@ -197,7 +188,7 @@ def _carriers(
             size = read_size(dim) if isinstance(dim, str) else ZERO
             if isinstance(size.atom, Dimension) and (value, axis) not in of_pasts:
                 found.setdefault(size.atom.name, (value, axis))
-    yield from found.items()
+    return found
 
 
 # Where a step begins: how many rows of every cache are in use before it.
@@ -317,17 +308,13 @@ def forget_lengths(graphs: Iterable[ir.Graph], windows: Sequence[Rolling]) -> No
     No input has such a name any more. Inference finds the number of rows that is read of a circular
     cache. The pasts of `windows` still have the length that the source says.
     """
-    old: set[str] = set()
-    for window in windows:
-        dim = (dims_of(window.past) or ())[window.axis]
-        old.update(names_in(dim) if isinstance(dim, str) else ())
     pasts = {(window.past, window.axis) for window in windows}
-    for graph in graphs:
-        for value in graph.inputs:
-            for axis, dim in enumerate(dims_of(value) or ()):
-                if isinstance(dim, str) and (value, axis) not in pasts:
-                    old.difference_update(names_in(dim))
-    if old:
+    lost, kept = set[str](), set[str]()
+    for value in (value for graph in graphs for value in graph.inputs):
+        for axis, dim in enumerate(dims_of(value) or ()):
+            if dim is not None:
+                (lost if (value, axis) in pasts else kept).update(names_in(dim))
+    if old := lost - kept:
         _rename(graphs, lambda d: None if old.intersection(() if d is None else names_in(d)) else d)
 
 

@@ -17,7 +17,7 @@ from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
-from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, RaisedCache, Unraised
+from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.attention.stage import common_names, covering
 from onnx_kvtool.rewrite.raising.columns.widening import grown_values
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, check_attention, with_rows
@@ -43,6 +43,7 @@ from onnx_kvtool.rewrite.raising.stage import (
     RaiseOutcome,
     RaiseSettings,
     WindowRead,
+    raised,
     scopes_of,
     unraised,
     without_capacity,
@@ -81,17 +82,17 @@ class Circulating:
             kept = self.rows[rows][0]
             edit.lengths[window.past] = kept, em.op("Squeeze", kept, hint="length")
 
-    def run(self, window: Rolling) -> WindowRead:
-        """Give one window its circular cache, and return what is read of it."""
+    def run(self, window: Rolling) -> tuple[WindowRead, ir.Value]:
+        """Give one window its circular cache; return what is read of it, and the starts."""
         edit, node, past = self.edit, window.node, window.past
         graph = node.graph
         assert graph is not None
         for shape in window.shapes:
             edit.resize(window, shape)
         em = Emitter.at(node, edit.scopes, edit.opset, "kvtool/raise")
-        axis = {"axis": window.axis}
         kept, computed, order = self.rows[window.rows]
-        rows = em.op("Gather", past, order, attributes=axis)
+        rows = em.op("Gather", past, order, axis=window.axis)
+        gather = em.nodes[-1]
         for head in window.heads:
             ir.convenience.replace_all_uses_with(head.outputs[0], rows)
         if not window.heads:
@@ -104,7 +105,8 @@ class Circulating:
             past,
             new,
             starts,
-            attributes={**axis, "mode": "circular"},
+            axis=window.axis,
+            mode="circular",
             hint="TensorScatter",
         )
         present.doc_string = output.doc_string
@@ -114,10 +116,8 @@ class Circulating:
         past.shape = with_rows(past.shape, window, window.capacity)
         em.insert_before(node)
         edit.old += [window.cut, *window.heads]
-        gather = rows.producer()
-        assert gather is not None
         rank = window.axis + 1
-        return WindowRead(
+        read = WindowRead(
             present=present,
             new=window.new,
             count=(dims_of(window.new) or (None,) * rank)[window.axis],
@@ -128,6 +128,7 @@ class Circulating:
             axis=window.axis,
             capacity=window.capacity,
         )
+        return read, starts
 
     def _count(self, em: Emitter, window: Rolling, rows: ir.Value, kept: ir.Value) -> None:
         """Replace the number of rows, old ones or all, as Shape counts it, by a computed one."""
@@ -320,28 +321,16 @@ def _edit(
     carrier = growths[0].past if growths else windows[0].past
     edit.begin(growths, carrier, lambda em: circulating.begin(em, windows))
     for growth in growths:
-        proof = (*_sentences(growth, sizes, position), *(f"assumed: {text}" for text in assumed))
-        ends = [end for end in growth.ends if end.node is not None]
-        names = [(end.new.name or "", growth.present.name or "") for end in ends]
-        starts = edit.starts[growth].name
+        proof = [*_sentences(growth, sizes, position)]
+        place, axis, past, present = growth.place, growth.axis, growth.past, growth.present
+        for end in growth.ends:
+            if end.node is not None:
+                values = past, end.new, edit.starts[growth], present
+                done = raised(place, "growing", axis, "linear", values, proof, assumed)
+                outcome.raised.append(done)
+        names = past.name or "", present.name or ""
+        outcome.caches.append(RaisedCache(*names, capacity, "linear", _source(growth)))
         edit.run(growth)
-        past = growth.past.name or ""
-        for new, present in names:
-            outcome.raised.append(
-                Raised(
-                    growth.place,
-                    "growing",
-                    growth.axis,
-                    "linear",
-                    past,
-                    new,
-                    starts,
-                    present,
-                    proof,
-                    assumed,
-                )
-            )
-        outcome.caches.append(RaisedCache(past, names[0][1], capacity, "linear", _source(growth)))
     edit.finish()
     outcome.in_use = edit.total
     if (grown := outcome.grown) is not None:
@@ -353,28 +342,16 @@ def _edit(
     name_lengths(model, edit.scopes, sizes, position)
     forget_lengths(edit.scopes, windows)
     for window in windows:
-        granted = (*assumed, window.assumed)
-        proof = (*_window(window, position), *(f"assumed: {text}" for text in granted))
-        past, present = window.past.name or "", window.present.name or ""
-        read = outcome.windows[window.node.outputs[0]] = circulating.run(window)
-        scatter = read.present.producer()
-        begin = None if scatter is None else scatter.inputs[2]
-        outcome.raised.append(
-            Raised(
-                window.place,
-                "rolling",
-                window.axis,
-                "circular",
-                past,
-                window.new.name or "",
-                None if begin is None else begin.name,
-                present,
-                proof,
-                granted,
-            )
-        )
-        outcome.caches.append(RaisedCache(past, present, window.capacity, "circular", "rolling"))
-        outcome.rotated.append(RotatedCache(past, "grows", window.rows))
+        proof = [*_window(window, position)]
+        read, starts = circulating.run(window)
+        outcome.windows[window.node.outputs[0]] = read
+        values = window.past, window.new, starts, read.present
+        granted = *assumed, window.assumed
+        done = raised(window.place, "rolling", window.axis, "circular", values, proof, granted)
+        outcome.raised.append(done)
+        names = done.past, done.present
+        outcome.caches.append(RaisedCache(*names, window.capacity, "circular", "rolling"))
+        outcome.rotated.append(RotatedCache(done.past, "grows", window.rows))
     outcome.removed += remove_dead(edit.old)
     if (added := position.added) is not None:
         outcome.inputs_added.append(InputAdded(added.name or "", "int64", (1,), _MEANING))
