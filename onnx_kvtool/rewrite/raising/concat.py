@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.walk import read_values
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.forms import is_cache
 from onnx_kvtool.rewrite.raising.layout import cache_of, cut_of
@@ -78,10 +79,10 @@ def _written(
 
 def _appended(proof: Proof, node: ir.Node, axis: int, rank: int) -> ProvenUpdate | None:
     """Return the update of a window that is `cache[L:]` and then L new rows."""
-    if len(node.inputs) != 2 or None in node.inputs:
+    values = read_values(node)
+    if len(values) != 2:
         return None
-    kept, update = node.inputs
-    assert kept is not None and update is not None
+    kept, update = values
     cut = cut_of(proof, kept, axis)
     given = proof.maps.shape(update)
     if cut is None or cut.is_head or not cut.is_tail or given is None or len(given) != rank:
@@ -101,8 +102,8 @@ _Parts = tuple[ir.Value, ir.Value, Expr | None, Expr | None]
 
 
 def _parts(proof: Proof, node: ir.Node, axis: int) -> _Parts | None:
-    values = [value for value in node.inputs if value is not None]
-    if len(values) != len(node.inputs) or len(values) not in (2, 3):
+    values = read_values(node)
+    if len(values) not in (2, 3):
         return None
     first, last = (cut_of(proof, value, axis) for value in (values[0], values[-1]))
     is_one = first is not None and last is not None and first.source is last.source

@@ -50,14 +50,14 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     """
     view = ScatterElements(node, proof.opset)
     maps, name = proof.maps, view.indices.name
-    sizes = maps.shape(view.data)
     described = maps.of(view.indices)
-    if sizes is None and described.shape is not None and len(described.shape) < 2:
+    grid = described.shape
+    if maps.shape(view.data) is None and grid is not None and len(grid) < 2:
         return None
-    if sizes is not None and len(sizes) < 2:
+    sizes = _plain(proof, view)
+    if sizes is None:
         return None
-    sizes = _plain(view, sizes)
-    grid, rank = described.shape, len(sizes)
+    rank = len(sizes)
     if grid is None or len(grid) != rank or not -rank <= view.axis < rank:
         raise Unproven("unknown-rank", f"the shape of `{name}` is unknown")
     if described.element is None:
@@ -68,12 +68,18 @@ def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     return _prove_rows(proof, view, sizes, grid, tuples, axis, f"`{name}`")
 
 
-def _plain(view: ScatterElements | ScatterND, sizes: Exprs | None) -> Exprs:
+def _plain(proof: Proof, view: ScatterElements | ScatterND) -> Exprs | None:
     """Return the sizes of the data of a scatter, whose rows replace those that are there.
 
+    Returns:
+        None for data of rank 1, such as a shape, which is no cache.
+
     Raises:
-        Unproven: If they do not, or the rank is unknown.
+        Unproven: If they do not replace them, or the rank is unknown.
     """
+    sizes = proof.maps.shape(view.data)
+    if sizes is not None and len(sizes) < 2:
+        return None
     if view.reduction != "none":
         raise Unproven(
             "reduction", f"the rows are combined with the old ones by `{view.reduction}`"
@@ -100,10 +106,9 @@ def raise_scatter_nd(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         Unproven: If a fact is missing.
     """
     view = ScatterND(node, proof.opset)
-    sizes = proof.maps.shape(view.data)
-    if sizes is not None and len(sizes) < 2:
+    sizes = _plain(proof, view)
+    if sizes is None:
         return None
-    sizes = _plain(view, sizes)
     described = proof.maps.of(view.indices)
     depth = described.shape[-1].number if described.shape else None
     if described.shape is None or depth is None or not 1 <= depth <= len(sizes):

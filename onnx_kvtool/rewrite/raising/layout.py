@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.updates import Numbers, operand_of
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.walk import maker
+from onnx_kvtool.core.walk import maker, read_values
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement, compose, seen_through
@@ -167,8 +167,7 @@ def _halves(proof: Proof, node: ir.Node, axis: int, rank: int) -> Roll | None:
     view = NodeView(node, proof.opset)
     if view.integer("axis") % rank != axis or len(node.inputs) != 2:
         return None
-    cuts = [None if v is None else cut_of(proof, v, axis) for v in node.inputs]
-    tail, head = cuts
+    tail, head = (cut_of(proof, value, axis) for value in read_values(node))
     if tail is None or head is None or tail.source is not head.source:
         return None
     if not tail.is_tail or not head.is_head or tail.low != head.high:

@@ -114,9 +114,8 @@ def narrowed(em: Emitter, starts: ir.Value) -> ir.Value:
     """Return int64 starts cast to 32 bits and back, so that they wrap as in the source."""
 
     def build() -> ir.Value:
-        to = ir.DataType.INT32, ir.DataType.INT64
-        narrow = em.op("Cast", starts, to=int(to[0]))
-        wide = em.op("Cast", narrow, to=int(to[1]))
+        narrow = em.op("Cast", starts, to=int(ir.DataType.INT32))
+        wide = em.op("Cast", narrow, to=int(ir.DataType.INT64))
         wide.name = em.scope.names.fresh("write_indices")
         return wide
 

@@ -11,10 +11,18 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import graph_nodes, graph_path, is_op, maker, subgraphs, values
+from onnx_kvtool.core.walk import (
+    graph_nodes,
+    graph_path,
+    is_op,
+    maker,
+    subgraphs,
+    upwards,
+    values,
+)
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.rewrite.raise_report import Unraised
 from onnx_kvtool.rewrite.raising.arrangement import (
     Arrangement,
@@ -348,20 +356,17 @@ class Proving:
 
 def _is_given(value: ir.Value, pasts: Mapping[ir.Value, ir.Value]) -> bool:
     """Return whether the tensor that is written to is an input or a state, not computed."""
-    seen: set[ir.Value] = set()
-    while (node := value.producer()) is not None and value not in seen:
-        if node.domain != "" or node.op_type == "Constant" or any(subgraphs(node)):
-            return True  # a state that is stored, or what is unknown here
-        seen.add(value)
-        above: ir.Value | None = pasts.get(value)
+
+    def above(node: ir.Node) -> ir.Value | None:
         kinds = traits(node)
         is_moved = Trait.MOVES in kinds or Trait.CASTS in kinds
-        if above is None and node.inputs and is_moved and Trait.REPEATS not in kinds:
-            above = node.inputs[0]
-        if above is None:
-            return False
-        value = above
-    return True
+        is_moved = is_op(node) and is_moved and Trait.REPEATS not in kinds
+        moved = given_input(node, 0) if is_moved else None
+        return pasts.get(node.outputs[0], moved)
+
+    *_, (_, node) = upwards(value, above)
+    # What is stored is a state as well, and perhaps what an unknown operator or a body gives.
+    return node is None or not is_op(node) or node.op_type == "Constant" or any(subgraphs(node))
 
 
 def _is_made(node: ir.Node, pasts: Mapping[ir.Value, ir.Value]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.walk import maker
 from onnx_kvtool.rewrite.raising.concat import raise_concat
 from onnx_kvtool.rewrite.raising.forms import (
     raise_one_hot_sum,
@@ -39,18 +40,13 @@ def _any(node: ir.Node) -> bool:
 
 
 def _is_sum_of_products(node: ir.Node) -> bool:
-    return [_op(value) for value in node.inputs] == ["Mul", "Mul"]
+    return len(node.inputs) == 2 and all(maker(value, "Mul") for value in node.inputs)
 
 
 def _is_beside_slices(node: ir.Node) -> bool:
     """Return whether a Concat has a slice at both ends, or at one end and one thing more."""
-    ends = [_op(value) for value in (*node.inputs[:1], *node.inputs[-1:])].count("Slice")
-    return (len(node.inputs) == 3 and ends == 2) or (len(node.inputs) == 2 and ends > 0)
-
-
-def _op(value: ir.Value | None) -> str | None:
-    node = None if value is None else value.producer()
-    return None if node is None else node.op_type
+    ends = [maker(value, "Slice") is not None for value in (*node.inputs[:1], *node.inputs[-1:])]
+    return (len(node.inputs) == 3 and all(ends)) or (len(node.inputs) == 2 and any(ends))
 
 
 RAISINGS: Mapping[str, Raising] = Table(

@@ -26,7 +26,7 @@ from onnx_kvtool.rewrite.raising.columns.wide import (
     viewed,
 )
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Size
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 
 def rule_of(node: ir.Node, *, joined: bool) -> Rule:
@@ -110,19 +110,13 @@ def _reduced(view: Widened) -> Wide:
         axes = [axis] if view.node.op_type in _NEUTRAL else range(axis % rank, rank)
     if axes is None:
         raise Stuck(f"`{view.node.op_type}` has no constant axes")
-    return view.again(_neutral(view, data, axes), *rest)
-
-
-def _neutral(view: Widened, data: ir.Value, axes: Sequence[int]) -> ir.Value:
-    """Return the operand of a reduction, with the neutral number for rows that are not in use."""
-    sizes = view.sizes(data)
+    sizes, filler = view.sizes(data), _NEUTRAL.get(view.node.op_type)
     grown = [axis % len(sizes) for axis in axes if is_grown([sizes[axis]])]
-    filler = _NEUTRAL.get(view.node.op_type)
     if not grown:
-        return view.of(data)
+        return view.again(view.of(data), *rest)
     if filler is None or len(grown) > 1:
         raise Stuck(f"`{view.node.op_type}` makes one element of all rows in use")
-    return view.hidden(data, grown[0], filler)
+    return view.again(view.hidden(data, grown[0], filler), *rest)
 
 
 def _product(view: Widened) -> Wide:
@@ -221,14 +215,10 @@ def _reshaped(view: Widened) -> Wide:
     for value, _ in upwards(view.required("data"), viewed):
         before = view.grown.shapes.get(value, ())
         if is_grown(before) and value in view.wide and _keeps_rows(before, after):
-            if before == after or 0 in view.target(view.node.outputs[0]):
-                break
+            if 0 in view.target(view.node.outputs[0]):
+                raise Stuck("a size is 0")
             return view.again(view.of(value), view.shape())
-    else:
-        raise Stuck("the rows in use are joined with another axis")
-    if before != after:
-        raise Stuck("a size is 0")
-    return view.em.op("Identity", view.of(value))
+    raise Stuck("the rows in use are joined with another axis")
 
 
 def _keeps_rows(before: Sequence[Size], after: Sequence[Size]) -> bool:
@@ -240,9 +230,8 @@ def _keeps_rows(before: Sequence[Size], after: Sequence[Size]) -> bool:
         return False
     here, there = before.index(GROWN), after.index(GROWN)
     for parts in ((before[:here], after[:there]), (before[here + 1 :], after[there + 1 :])):
-        numbers = [[size for size in part if size is not None] for part in parts]
-        known = sum(map(len, numbers)) == sum(map(len, parts))
-        if not known or math.prod(numbers[0]) != math.prod(numbers[1]):
+        old, new = map(fixed_sizes, parts)
+        if old is None or new is None or math.prod(old) != math.prod(new):
             return False
     return True
 

@@ -47,16 +47,13 @@ class End:
 
 def handed_on(node: ir.Node) -> ir.Value | None:
     """Return the input that a node copies unchanged; None for any other node."""
-    if node.domain != "" or not node.inputs or node.inputs[0] is None:
+    source = given_input(node, 0)
+    if node.domain != "" or source is None:
         return None
-    source = node.inputs[0]
-    if Trait.SAME in traits(node) and len(node.inputs) == 1:
-        return source
-    if node.op_type == "Concat" and len(node.inputs) == 1:
-        return source
+    is_copy = len(node.inputs) == 1 and (Trait.SAME in traits(node) or node.op_type == "Concat")
     if node.op_type == "Cast" and source.dtype is not None:
-        return source if node.outputs[0].dtype == source.dtype else None
-    return None
+        is_copy = node.outputs[0].dtype == source.dtype
+    return source if is_copy else None
 
 
 # What has to be proven of a cache that grows, before it can get a fixed capacity.
