@@ -152,15 +152,12 @@ def roll_of(proof: Proof, value: ir.Value, axis: int) -> Roll | None:
     Returns:
         None for any other value.
     """
-    node = value.producer()
-    shape = proof.maps.shape(value)
-    if node is None or node.domain != "" or shape is None or axis >= len(shape):
+    node, shape = maker(value, "Concat", "Gather", "GatherND"), proof.maps.shape(value)
+    if node is None or shape is None or axis >= len(shape):
         return None
     if node.op_type == "Concat":
         return _halves(proof, node, axis, len(shape))
-    if node.op_type in ("Gather", "GatherND"):
-        return _gathered(proof, node, axis, shape)
-    return None
+    return _gathered(proof, node, axis, shape)
 
 
 def _halves(proof: Proof, node: ir.Node, axis: int, rank: int) -> Roll | None:

@@ -204,7 +204,7 @@ class _Building:
         op, value = self.em.op, self.value
         match atom:
             case Coordinate():
-                return self.rows()
+                return op("Range", 0, op("Squeeze", self.batch_shape()), 1)
             case Dimension(name):
                 carrier, axis = self.sizes.carriers[name]
                 return self.size(carrier, axis, "size")
@@ -233,11 +233,6 @@ class _Building:
 
     def number(self, truth: ir.Value) -> ir.Value:
         return self.em.op("Cast", truth, to=int(ir.DataType.INT64))
-
-    def rows(self) -> ir.Value:
-        """Return 0, 1, ... up to the batch size."""
-        count = self.em.op("Squeeze", self.batch_shape())
-        return self.em.op("Range", 0, count, 1)
 
     def element(self, tensor: ir.Value, index: Sequence[Expr]) -> ir.Value:
         """Return one element of a tensor, or one for each sequence."""

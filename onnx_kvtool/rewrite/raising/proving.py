@@ -359,9 +359,8 @@ def _is_given(value: ir.Value, pasts: Mapping[ir.Value, ir.Value]) -> bool:
 
     def above(node: ir.Node) -> ir.Value | None:
         kinds = traits(node)
-        is_moved = Trait.MOVES in kinds or Trait.CASTS in kinds
-        is_moved = is_op(node) and is_moved and Trait.REPEATS not in kinds
-        moved = given_input(node, 0) if is_moved else None
+        is_moved = is_op(node) and (Trait.MOVES in kinds or Trait.CASTS in kinds)
+        moved = given_input(node, 0) if is_moved and Trait.REPEATS not in kinds else None
         return pasts.get(node.outputs[0], moved)
 
     *_, (_, node) = upwards(value, above)

@@ -194,12 +194,14 @@ class Grown:
         shapes: The sizes of each value of the main graph.
         types: Their element types.
         dims: Sizes that the result has in place of names.
+        capacity: Rows of a cache of the result.
         caches: The cache of each value that is its rows in use.
     """
 
     shapes: dict[ir.Value, tuple[Size, ...]]
     types: dict[ir.Value, ir.DataType]
     dims: Mapping[str, int]
+    capacity: int
     caches: dict[ir.Value, ir.Value] = field(default_factory=dict)
 
 

@@ -80,8 +80,8 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
         outcome.notes += sinks_noted(model, outcome.place)
 
         def prove(copy: ir.Model) -> tuple[list[Location], list[Unraised]]:
-            places = ((place_of(node), node) for _, _, node in nodes(copy) if is_candidate(node))
-            candidates = [(place, node) for place, node in places if place is not None]
+            found = (node for _, _, node in nodes(copy) if is_candidate(node))
+            candidates = [(place, node) for node in found if (place := place_of(node))]
             proven, refused, notes = prove_all(copy, candidates, settings)
             outcome.notes += notes
             return [place for place, _ in proven], refused
@@ -239,10 +239,9 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
     # Attention of the source may have a mask that is shorter than its keys.
     written = {done.location for done in outcome.attention}
     old: list[ir.Node] = []
-    found, capacity = Widening(), settings.capacity
-    if outcome.grown is not None and outcome.in_use is not None and isinstance(capacity, int):
-        scope = scopes[model.graph]
-        found = widen(model.graph, outcome.grown, capacity, outcome.in_use, target, scope)
+    found, grown = Widening(), outcome.grown
+    if grown is not None and outcome.in_use is not None:
+        found = widen(model.graph, grown, outcome.in_use, target, scopes[model.graph])
     for _, _, node in list(nodes(model)):
         is_written = node in outcome.places and outcome.places[node] in written
         if node.op_type != "Attention" or node.graph not in scopes:
@@ -260,11 +259,11 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
                 outcome.tell(node, sentence, form="full")
     outcome.removed += remove_dead([*old, *found.old])
     remove_dead(found.new)
-    if isinstance(capacity, int) and outcome.grown is not None:
+    if grown is not None:
         for value in model.graph.inputs:
             readers = {n for n, _ in value.uses()}.intersection(found.new)
-            if readers or GROWN in outcome.grown.shapes.get(value, ()):
-                outcome.columns[value] = capacity
+            if readers or GROWN in grown.shapes.get(value, ()):
+                outcome.columns[value] = grown.capacity
             for reader in readers:
                 reader.metadata_props[FIXED] = "1"
     for node, lost in found.stuck:

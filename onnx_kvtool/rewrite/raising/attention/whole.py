@@ -110,14 +110,13 @@ def _is_counted(view: Attention, count: ir.Value, opset: int) -> bool:
 def _part(value: ir.Value, opset: int) -> tuple[ir.Value, ir.Value] | tuple[None, None]:
     """Return the cache whose first rows a value is, and how many: (1,), int64."""
     node = maker(value, "Slice")
-    view = None if node is None else NodeView(node, opset)
-    cache = None if view is None else view.required("data")
-    if view is None or cache is None or not is_cache(cache, opset, "linear"):
-        return None, None
-    bounds = bounds_along(view, ROWS, 4, constants)
-    if bounds is None or bounds[0].number != 0:
-        return None, None
-    return cache, view.required("ends")
+    if node is not None:
+        view = NodeView(node, opset)
+        cache, ends = view.operands("data", "ends")
+        bounds = bounds_along(view, ROWS, 4, constants)
+        if is_cache(cache, opset, "linear") and bounds is not None and bounds[0].number == 0:
+            return cache, ends
+    return None, None
 
 
 def is_cache(value: ir.Value, opset: int, mode: Mode) -> bool:

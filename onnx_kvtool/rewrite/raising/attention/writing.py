@@ -107,13 +107,15 @@ def for_each_sequence(
         return count
     known = carrier if batch is None else batch
 
-    def size() -> ir.Value:
-        return em.op("Shape", carrier, start=0, end=1, hint="batch_size")
-
     def build() -> ir.Value:
-        fixed = None if number is None else em.constant([number], "batch_size")
-        of_batch = em.once(("batch size", known), size) if fixed is None else fixed
-        return em.op("Expand", count, of_batch, hint="nonpad_kv_seqlen")
+        if number is None:
+            size = em.once(
+                ("batch size", known),
+                lambda: em.op("Shape", carrier, start=0, end=1, hint="batch_size"),
+            )
+        else:
+            size = em.constant([number], "batch_size")
+        return em.op("Expand", count, size, hint="nonpad_kv_seqlen")
 
     return em.once(("nonpad_kv_seqlen", count, known), build)
 

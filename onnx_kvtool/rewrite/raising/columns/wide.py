@@ -44,7 +44,6 @@ class Widened(NodeView):
     Attributes:
         grown: Which values are as long as the rows in use.
         wide: Their wide forms.
-        capacity: Rows of a cache, C.
         count: The rows in use, (1,), int64.
     """
 
@@ -54,13 +53,12 @@ class Widened(NodeView):
         em: Emitter,
         grown: Grown,
         wide: Mapping[ir.Value, ir.Value],
-        capacity: int,
         count: ir.Value,
         folder: ConstantFolder,
     ) -> None:
         super().__init__(node, em.opset)
         self.em, self.grown, self.wide = em, grown, wide
-        self.capacity, self.count, self.folder = capacity, count, folder
+        self.capacity, self.count, self.folder = grown.capacity, count, folder
 
     @property
     def after(self) -> tuple[Size, ...]:

@@ -57,7 +57,7 @@ class Widening:
 
 
 def widen(
-    graph: ir.Graph, grown: Grown, capacity: int, count: ir.Value, opset: int, scope: ScopedValues
+    graph: ir.Graph, grown: Grown, count: ir.Value, opset: int, scope: ScopedValues
 ) -> Widening:
     """Write the wide form of all values of a graph that are as long as the rows in use, in place.
 
@@ -66,7 +66,6 @@ def widen(
     Args:
         graph: The main graph of a model whose caches have a capacity.
         grown: Which values these are.
-        capacity: C.
         count: n, the rows in use after the step: (1,), int64; it is computed in front of all nodes.
         opset: Version of the default domain of the result.
         scope: The scope of the graph.
@@ -76,7 +75,9 @@ def widen(
     count.shape = ir.Shape([1])
     found.wide.update({v: v for v in graph.inputs if is_grown(shapes.get(v, ()))})
     found.wide.update(grown.caches)
-    masks = (v.name for v in graph.inputs if shapes.get(v, ())[1:] in ((LONGER,), (capacity,)))
+    masks = (
+        v.name for v in graph.inputs if shapes.get(v, ())[1:] in ((LONGER,), (grown.capacity,))
+    )
     mask = next(masks, None)
     for index, node in enumerate(list(graph)):
         operands = [v for v in read_values(node) if is_grown(shapes.get(v, ()))]
@@ -96,14 +97,14 @@ def widen(
                 continue  # the refusal is that of the node which it reads
             sizes = [size for value in (*operands, *results) for size in shapes[value]]
             rule = rule_of(node, joined=any(size is not None and size < LONGER for size in sizes))
-            view = Widened(node, em, grown, found.wide, capacity, count, folder)
+            view = Widened(node, em, grown, found.wide, count, folder)
             given = rule(view)
             made = given if isinstance(given, tuple) else (given,)
             targets = {output: ir.Shape(view.target(output)) for output in results}
         except (Stuck, MalformedNode) as why:
             em.discard()
             read = [n for v in read_values(node) for n in shapes.get(v, ())]
-            is_lacking = any(size in (None, capacity) or size < GROWN for size in read)
+            is_lacking = any(size in (None, grown.capacity) or size < GROWN for size in read)
             help_ = _GRANT.format(mask) if mask and is_lacking else _NO_HELP
             place = Location.of(scope.graph.name or "", node, index)
             lost = Diagnostic("dynamic-size", "error", place, str(why), help_)
@@ -213,7 +214,7 @@ def grown_values(
     for node in graph:
         _carry(node, shapes)
     types = {value: value.dtype for value in shapes if value.dtype is not None}
-    return Grown(shapes, types, dims)
+    return Grown(shapes, types, dims, capacity)
 
 
 def _carry(node: ir.Node, shapes: dict[ir.Value, tuple[Size, ...]]) -> None:

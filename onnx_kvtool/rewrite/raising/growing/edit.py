@@ -224,6 +224,7 @@ class Edit:
         present = em.op(
             "TensorScatter", growth.past, new, *starts, axis=growth.axis, hint="TensorScatter"
         )
+        scatter = em.nodes[-1]
         present.shape, present.doc_string = output.shape, output.doc_string
         graph.outputs[end.index] = present
         present.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_use")
@@ -236,7 +237,7 @@ class Edit:
         if is_attention or grown.uses() or grown.is_graph_output():
             rows = self._in_use(em, growth, end, present)
             self.cut.append((grown, rows, present))
-            self._count(grown, rows, growth.axis)
+            self._count(grown, growth.axis)
             supersede(grown, rows)
             if grown is output:
                 rows.name, grown.name = grown.name, None
@@ -245,7 +246,6 @@ class Edit:
         em.insert_before(node)
         self.old.append(node)
         if not is_attention:
-            scatter = _producer(present)
             scatter.metadata_props.update(node.metadata_props)
             scatter.doc_string = node.doc_string
             if node.name:
@@ -276,9 +276,9 @@ class Edit:
             rows.shape = with_rows(grown.shape, growth, length)
         return rows
 
-    def _count(self, grown: ir.Value, rows: ir.Value, axis: int) -> None:
+    def _count(self, grown: ir.Value, axis: int) -> None:
         """Replace the number of rows, as Shape counts it, by the computed number."""
-        total = _producer(rows).inputs[2]
+        total = self.total
         assert total is not None
         for use in tuple(grown.uses()):
             node = use.node
@@ -354,12 +354,6 @@ class Edit:
             em.insert_before(node)
         supersede(old, new)
         self.old.append(node)
-
-
-def _producer(value: ir.Value) -> ir.Node:
-    node = value.producer()
-    assert node is not None
-    return node
 
 
 def shape_limits(node: ir.Node, rank: int) -> tuple[int, int]:

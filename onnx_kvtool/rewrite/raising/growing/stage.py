@@ -329,7 +329,9 @@ def _edit(
                 done = raised(place, "growing", axis, "linear", values, proof, assumed)
                 outcome.raised.append(done)
         names = past.name or "", present.name or ""
-        outcome.caches.append(RaisedCache(*names, capacity, "linear", _source(growth)))
+        inside = any(end.node is not None and is_op(end.node, "Attention") for end in growth.ends)
+        source: CacheSource = "attention" if inside else "concat"
+        outcome.caches.append(RaisedCache(*names, capacity, "linear", source))
         edit.run(growth)
     edit.finish()
     outcome.in_use = edit.total
@@ -382,11 +384,6 @@ def _window(window: Rolling, position: Position) -> Iterable[str]:
     yield f"caches start empty, so that `{past}` has {rows} rows, or as many as there were tokens"
     yield f"the row of position p is row p mod {window.capacity} of the circular cache"
     yield position.proof
-
-
-def _source(growth: Growth) -> CacheSource:
-    inside = any(end.node is not None and end.node.op_type == "Attention" for end in growth.ends)
-    return "attention" if inside else "concat"
 
 
 def _sentences(growth: Growth, sizes: Sizes, position: Position) -> Iterable[str]:
