@@ -8,10 +8,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.choices import AttentionForm, AttentionMask
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import is_op, nodes, supersede
+from onnx_kvtool.core.walk import is_op, maker, nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention, kept_window
-from onnx_kvtool.ops.view import given_integer
+from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.rewrite.contrib.standardise import Standardised, standardise
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
@@ -94,9 +94,10 @@ def _start_prompts(model: ir.Model, found: Standardised, settings: RaiseSettings
     """
     scopes = scopes_of(model)
     for _, _, node in list(nodes(model)):
-        start = node.inputs[2] if is_op(node, "TensorScatter") else None
-        product = None if start is None or node.name not in found.origins else start.producer()
-        if start is None or product is None or product.op_type != "Mul":
+        is_made = is_op(node, "TensorScatter") and node.name in found.origins
+        start = given_input(node, 2) if is_made else None
+        product = maker(start, "Mul")
+        if start is None or product is None:
             continue
         em = Emitter.at(product, scopes, settings.opset, "kvtool/raise")
         before = em.op("Max", product.inputs[0], [0], hint="write_indices")
@@ -116,8 +117,7 @@ def _narrow(model: ir.Model, found: Standardised, settings: RaiseSettings) -> se
     return {
         node
         for _, _, node in list(nodes(model))
-        if node.op_type == "Attention"
-        and node.domain == ""
+        if is_op(node, "Attention")
         and node.name in found.origins
         and node.graph in scopes
         and read_in_use(node, opset, scopes[node.graph], names)

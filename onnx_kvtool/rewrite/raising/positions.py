@@ -108,10 +108,8 @@ def read_positions(
     names = {row: "s"} if row is not None else {}
     rows = text(found if row is None else start + coordinate(row), names)
     wrap = f"mod({rows}, {text(size)})" if mode == "circular" else rows
-    if row is None:
-        proof.say(f"the one row of the update goes to `{wrap}`")
-    else:
-        proof.say(f"row s of the update goes to `{wrap}`")
+    who = "the one row" if row is None else "row s"
+    proof.say(f"{who} of the update goes to `{wrap}`")
     if not at_least(start, ZERO, Facts(tuple(grid))):
         meaning = "counts from the end" if mode == "linear" else "wraps as well"
         proof.say(f"a start below 0, which {meaning}, is one that TensorScatter refuses")

@@ -133,15 +133,11 @@ class Assumptions:
 
 
 def _pair(text: str, rest: str) -> tuple[Dim, Dim]:
-    one, equals, other = rest.partition("=")
-    if not (one.strip() and equals and other.strip()):
+    sides = [side.strip() for side in rest.split("=", 1)]
+    if len(sides) < 2 or not all(sides):
         raise UsageError(f"`{text}` is no assumption, expected `same-dim:A=B`")
-    return _granted_dim(one.strip()), _granted_dim(other.strip())
-
-
-def _granted_dim(text: str) -> Dim:
-    number = normal(text)
-    return number if isinstance(number, int) else text
+    one, other = (n if isinstance(n := normal(side), int) else side for side in sides)
+    return one, other
 
 
 # What every stage of `raise` is given, and where it says what it did.

@@ -263,7 +263,7 @@ def _joined(view: Widened) -> Wide:
     whole = view.after[axis]
     parts = [view.sizes(value)[axis] for value in values]
     if whole == GROWN and len(values) == 2 and parts[1] is not None and parts[1] > 0:
-        return _filled_before(values[0], values[1], axis % len(view.sizes(values[1])), view)
+        return _filled_before(view)
     if is_grown([whole, *parts]):
         rest = [size for size in parts[1:] if size is not None and size >= 0]
         if parts[0] != GROWN or len(rest) < len(parts) - 1 or whole != LONGER - sum(rest):
@@ -271,9 +271,11 @@ def _joined(view: Widened) -> Wide:
     return view.again()
 
 
-def _filled_before(first: ir.Value, last: ir.Value, axis: int, view: Widened) -> ir.Value:
+def _filled_before(view: Widened) -> ir.Value:
     """Put new rows behind earlier rows that all have one number."""
+    first, last = read_values(view.node)
     node, em, sizes = maker(first, "ConstantOfShape"), view.em, view.sizes(last)
+    axis = view.integer("axis") % len(sizes)
     if node is None:
         raise Stuck("the rows in use are joined with others")
     given = node.attributes.get("value")

@@ -174,10 +174,9 @@ def scattered(view: Widened) -> Wide:
 
 def sliced(view: Widened) -> Wide:
     """Cut along one axis."""
-    data, output = view.required("data"), view.node.outputs[0]
-    before, after = view.sizes(data), view.sizes(output)
+    rank = len(view.sizes(view.required("data")))
     axes, steps = view.input("axes"), view.input("steps")
-    which = [*range(len(before))] if axes is None else view.folder.listed(axes)
+    which = [*range(rank)] if axes is None else view.folder.listed(axes)
     stride = [] if steps is None else view.folder.listed(steps)
     if not which or stride is None:
         raise Stuck("the axes of `Slice` are not constant")
@@ -185,21 +184,14 @@ def sliced(view: Widened) -> Wide:
         raise Stuck("`Slice` does not take one row after the other")
     if len(which) > 1:
         raise Stuck("`Slice` cuts along several axes")
-    axis = which[0] % len(before)
-    start, end = view.operands("starts", "ends")
-    cut = _cut(view.of(data), axis, (before[axis], after[axis]), (start, end), view)
-    return view.em.op("Identity", cut)
+    return view.em.op("Identity", _cut(view, which[0] % rank))
 
 
-def _cut(
-    value: ir.Value,
-    axis: int,
-    sizes: tuple[Size, Size],
-    limits: tuple[ir.Value, ir.Value],
-    view: Widened,
-) -> ir.Value:
-    """Cut a value along one axis; `sizes` are those of the axis before and after, in the source."""
-    em, (before, after), (start, end) = view.em, sizes, limits
+def _cut(view: Widened, axis: int) -> ir.Value:
+    """Cut along one axis."""
+    data, start, end = view.operands("data", "starts", "ends")
+    em, value = view.em, view.of(data)
+    before, after = view.sizes(data)[axis], view.after[axis]
     first = next(iter(view.folder.listed(start) or ()), None)
     if after == GROWN and first == 0:
         if before in (GROWN, LONGER):

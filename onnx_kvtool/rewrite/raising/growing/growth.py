@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import is_op, subgraphs, upwards
+from onnx_kvtool.core.walk import is_op, maker, producer, subgraphs, upwards
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END, bounds_along, constants
@@ -312,10 +312,8 @@ def is_rolling(cache: Cache) -> bool:
     """Return whether a cache grows by a Concat up to a window, and then drops rows."""
     if cache.kind != "concat" or cache.is_growing or cache.past_value is None:
         return False
-    first = given_input(cache.node, 0)
-    head = None if first is None else first.producer()
-    is_slice = head is not None and head.op_type == "Slice"
-    is_cut = head is not None and is_slice and given_input(head, 0) is cache.past_value
+    head = maker(given_input(cache.node, 0), "Slice")
+    is_cut = head is not None and given_input(head, 0) is cache.past_value
     return cache.is_rolling or is_cut
 
 
@@ -356,7 +354,7 @@ def rolling_of(
             heads.append(reader)
         elif reader is not node or index != 0:
             raise _refusal(past, f"`{reader.name or reader.op_type}` reads the past as well")
-    if first is not past and (first is None or first.producer() not in heads):
+    if first is not past and producer(first) not in heads:
         raise _refusal(past, f"`{node.name or node.op_type}` does not begin with the past")
     if past.is_graph_output() or any(head.outputs[0].is_graph_output() for head in heads):
         raise _refusal(past, "rows of the past are an output")
