@@ -72,7 +72,7 @@ class IndexMaps:
     """
 
     def __init__(self, opset: int, equalities: SizeEqualities | None = None) -> None:
-        self._opset = opset
+        self.opset = opset
         self._equalities = equalities if equalities is not None else SizeEqualities()
         self._memo: dict[ir.Value, IndexMap] = {}
         self._unrelated: dict[ir.Value, tuple[Unrelated, ...]] = {}
@@ -190,7 +190,7 @@ class IndexMaps:
         if node is None or rule is None:
             return None
         try:
-            view = NodeView(node, self._opset)
+            view = NodeView(node, self.opset)
             if not node.attributes.keys() <= view.facts.attributes.keys():
                 return None  # that of another version, perhaps, which gives it another meaning
             site = ElementSite(

@@ -75,7 +75,7 @@ def arranged(
 
 
 def seen_through(
-    value: ir.Value, maps: IndexMaps, opset: int, sizes: Sizes | None = None
+    value: ir.Value, maps: IndexMaps, sizes: Sizes | None = None
 ) -> Iterator[Arrangement]:
     """Yield a value as an arrangement of itself, of what it is made from, and so on upwards.
 
@@ -93,7 +93,7 @@ def seen_through(
     seen: set[ir.Value] = set()
     while (node := value.producer()) is not None and value not in seen:
         seen.add(value)
-        found = rearranges(node, maps, opset, sizes)
+        found = rearranges(node, maps, sizes)
         if found is None:
             return
         source = node.inputs[0]
@@ -118,9 +118,7 @@ def _sizes_above(axes: Axes, sizes: Sizes, above: Sequence[Expr]) -> Sizes:
 _MOVING = frozenset({"Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
-def rearranges(
-    node: ir.Node, maps: IndexMaps, opset: int, sizes: Sizes | None = None
-) -> Axes | None:
+def rearranges(node: ir.Node, maps: IndexMaps, sizes: Sizes | None = None) -> Axes | None:
     """Return the axes of the output of a node over its first input; None if it moves elements.
 
     `sizes` are the known sizes of the output; None for those in the graph.
@@ -128,7 +126,7 @@ def rearranges(
     if node.domain != "" or node.op_type not in _MOVING or len(node.outputs) != 1:
         return None
     try:
-        view = NodeView(node, opset)
+        view = NodeView(node, maps.opset)
         source = node.inputs[0]
         shape = None if source is None else maps.shape(source)
         if shape is None:

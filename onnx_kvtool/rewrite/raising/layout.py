@@ -337,14 +337,14 @@ def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:
         Unproven: If `data` is a constant of the model, if its rows were moved before, or if the
             sequence comes first wherever it is looked at.
     """
-    ways = list(seen_through(data, proof.maps, proof.opset))
+    ways = list(seen_through(data, proof.maps))
     along = ways[-1].axes[axis]
     roll = None if along is None else roll_of(proof, ways[-1].base, along)
     if roll is not None:
         proof.roll, moved = roll, ways[-1].axes
         ways = [
             Arrangement(way.base, way.rank, compose(moved, way.axes))
-            for way in seen_through(roll.source, proof.maps, proof.opset)
+            for way in seen_through(roll.source, proof.maps)
         ]
     _check_state(proof, ways[-1], ways[-1].axes[axis])
     for way in reversed(ways):
@@ -361,7 +361,7 @@ def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:
 def is_state(proof: Proof, data: ir.Value) -> bool:
     """Return whether `data` is an input, perhaps with its axes rearranged."""
     base = data
-    for way in seen_through(data, proof.maps, proof.opset):
+    for way in seen_through(data, proof.maps):
         base = way.base
     return base.producer() is None and (not base.is_initializer() or base.is_graph_input())
 

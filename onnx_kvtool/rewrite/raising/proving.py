@@ -150,7 +150,7 @@ def _update(proof: Proof, found: ProvenUpdate, wanted: Axes) -> Arrangement:
     Preferred is the value furthest up that has them in that order already, so that nodes that
     change nothing go; else the one furthest up, so that two transposes become one.
     """
-    ways = seen_through(found.updates, proof.maps, proof.opset, found.sizes)
+    ways = seen_through(found.updates, proof.maps, found.sizes)
     fitted = []
     for way in ways:
         axes = completed(compose(wanted, way.axes), way.rank)
@@ -170,7 +170,7 @@ def _presents(proof: Proof, output: ir.Value, axes: Axes, rank: int) -> list[ir.
     while pending:
         value, here = pending.pop(0)
         for node in value.consumers():
-            arranged = rearranges(node, proof.maps, proof.opset)
+            arranged = rearranges(node, proof.maps)
             if arranged is None or node.inputs[0] is not value:
                 continue
             result = node.outputs[0]

@@ -318,7 +318,7 @@ def test_values_that_are_made_from_each_other_end_the_search(op: str) -> None:
     for name in ("here", "there"):
         nodes[name].outputs[0].shape = ir.Shape(["B", 7, 5])
         nodes[name].outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
-    found = list(seen_through(nodes["there"].outputs[0], IndexMaps(18), 18))
+    found = list(seen_through(nodes["there"].outputs[0], IndexMaps(18)))
     assert len(found) == 3
     kv.check(source)
     _, report = kv.raise_(source, capacity=9, partial=True, verify=False)
