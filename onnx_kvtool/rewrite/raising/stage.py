@@ -110,9 +110,8 @@ class Assumptions:
         Raises:
             UsageError: If a name is unknown; the nearest one is suggested.
         """
-        named = {n for given in self.values.values() for n in given if n is not None}
         dims = {dim for pair in self.dims for dim in pair if isinstance(dim, str)}
-        if not named and not dims:
+        if not self.values and not dims:
             return
         values = list(values_of(model))
         known = {value.name for value in values if value.name}

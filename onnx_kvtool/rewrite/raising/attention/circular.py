@@ -100,11 +100,9 @@ def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
     rows = dims[ROWS] if len(dims) == 4 else None
     if not isinstance(rows, int) or view.integer("axis") % 4 != ROWS:
         return None
-    if len(turned.inputs) != 2 or len(added.inputs) != 2:
+    counted, oldest = given_input(added, 0), given_input(added, 1)
+    if folder.listed(given_input(turned, 1)) != [rows]:
         return None
-    if folder.listed(turned.inputs[1]) != [rows]:
-        return None
-    counted, oldest = added.inputs
     if folder.listed(counted) != [*range(rows)] or oldest is None:
         return None
     return _Rotated(cache, rows, order, oldest) if dims_of(oldest) in ((1,), None, ()) else None
