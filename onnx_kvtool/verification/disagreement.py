@@ -82,8 +82,8 @@ class Watch(Judge):
     def compare(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
         """Compare all outputs of one run that are not random."""
         for name, value in led.items():
-            if name not in self._measure.random:
-                seen = compare(name, value, found[name], self._measure.of(value, name))
+            if name not in self.measure.random:
+                seen = compare(name, value, found[name], self.measure.of(value, name))
                 self.is_changed |= not seen.bit_equal
                 self.is_beyond |= not seen.within
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import onnx
@@ -127,16 +127,18 @@ _LARGE = 8 << 20
 """Most bytes of two models that stay loaded while copies of them are."""
 
 
+@dataclass
 class _Comparison:
     """One comparison in one runtime that loads both models."""
 
-    def __init__(
-        self, a: Subject, b: Subject, settings: Settings, runtime: RuntimeName, pair: Grown | None
-    ) -> None:
-        self._a, self._b = a, b
-        self._settings = settings
-        self._runtime = runtime
-        self._grown = pair
+    a: Subject
+    b: Subject
+    settings: Settings
+    runtime: RuntimeName
+    grown: Grown | None
+
+    def __post_init__(self) -> None:
+        a, b, settings = self.a, self.b, self.settings
         self._has_one_host = a.host is b.host
         self._account = Account()
         self._begin = time.monotonic()
@@ -154,11 +156,11 @@ class _Comparison:
             atol=settings.atol,
             drawn=(a.random, b.random),
         )
-        self._twins = Twins.of(a, b, settings, runtime, self._measure)
+        self._twins = Twins.of(a, b, settings, self.runtime, self._measure)
 
     def report(self) -> VerifyReport:
         """Run both models and return the comparison."""
-        a, b, settings = self._a, self._b, self._settings
+        a, b, settings = self.a, self.b, self.settings
         b_leads = self._has_one_host and _knows_more(b, a)
         leader, follower = (b, a) if b_leads else (a, b)
         if leader.plan is None:
@@ -198,10 +200,10 @@ class _Comparison:
         return self._judged()
 
     def _cases(self) -> tuple[Case, ...]:
-        if self._grown is not None:
-            return self._grown.cases(self._settings)
-        cases = CASES if self._settings.cases is None else cases_of(self._settings.cases)
-        if self._a.plan is None or not self._a.plan.is_counted:
+        if self.grown is not None:
+            return self.grown.cases(self.settings)
+        cases = CASES if self.settings.cases is None else cases_of(self.settings.cases)
+        if self.a.plan is None or not self.a.plan.is_counted:
             return cases
         return tuple(replace(case, padding="right") for case in cases)
 
@@ -213,19 +215,19 @@ class _Comparison:
         cases: tuple[Case, ...] | None = None,
     ) -> str | None:
         """Compare both models on inputs that suit the leader; return why it ran none of them."""
-        settings, grown = self._settings, self._grown
+        settings, grown = self.settings, self.grown
         directions = self._disagreement.directions
         plan = plan.compared(follower.plan, directions).counting(settings.positions)
-        session = leader.session(self._runtime)
+        session = leader.session(self.runtime)
         judge = Judge(
             plan,
             self._measure,
-            leader.noise(self._runtime),
+            leader.noise(self.runtime),
             self._account,
             session,
-            follower.session(self._runtime),
-            names=(leader.name, follower.name),
-            is_swapped=leader is self._b,
+            (leader.name, follower.name),
+            follower.session(self.runtime),
+            is_swapped=leader is self.b,
             twins=self._twins,
             dead=self._dead,
         )
@@ -243,13 +245,13 @@ class _Comparison:
             settings.dims,
             settings.progress,
             budget,
-            Emptiness(leader.model, leader.directory, self._runtime),
+            Emptiness(leader.model, leader.directory, self.runtime),
             limit,
             {port.name: port.shape for port in ports if port.shape is not None},
             lambda: _table(leader.model, limit),
         )
         following = Recorder(
-            follower.session(self._runtime),
+            follower.session(self.runtime),
             settings.budget.memory,
             self._measure,
             lambda inputs: not self._dead(inputs),
@@ -266,21 +268,21 @@ class _Comparison:
         """Run the leader beside a copy of it with a part of the other model."""
         assert self._watched is not None
         script, leader = self._watched
-        names, noise = (leader.name, leader.name), leader.noise(self._runtime)
-        watch = Watch(script.plan, self._measure, noise, Account(), script.leader, names=names)
-        run_side_by_side(changed.session(self._runtime), script, watch)
+        names, noise = (leader.name, leader.name), leader.noise(self.runtime)
+        watch = Watch(script.plan, self._measure, noise, Account(), script.leader, names)
+        run_side_by_side(changed.session(self.runtime), script, watch)
         return watch
 
     def _dead(self, inputs: Arrays) -> int:
         """Return the number of padding rows that a run skips."""
-        plan = self._a.plan
-        if plan is None or (self._grown is None and not plan.is_counted):
+        plan = self.a.plan
+        if plan is None or (self.grown is None and not plan.is_counted):
             return 0
         return dead_count(plan, inputs)
 
     def _judged(self) -> VerifyReport:
-        a, b, settings, account = self._a, self._b, self._settings, self._account
-        runtime = a.session(self._runtime).runtime
+        a, b, settings, account = self.a, self.b, self.settings, self._account
+        runtime = a.session(self.runtime).runtime
         notes = [*self._notes()]
         found = account.difference
         detail = found.reason if found else None
@@ -330,15 +332,15 @@ class _Comparison:
 
     def _notes(self) -> Iterator[str]:
         """Yield what a reader should know of the runs."""
-        account, settings = self._account, self._settings
+        account, settings = self._account, self.settings
         if account.noise:
             yield account.noise
         if self._twins is not None:
             yield from self._twins.notes()
-        if self._grown is not None:
-            yield from self._grown.notes(account)
-        elif account.dead and self._a.plan is not None:
-            yield padding_note(self._a.plan, account)
+        if self.grown is not None:
+            yield from self.grown.notes(account)
+        elif account.dead and self.a.plan is not None:
+            yield padding_note(self.a.plan, account)
         if account.random:
             names = ", ".join(f"`{name}`" for name in sorted(account.random))
             is_sampled = account.random <= account.sampled
@@ -354,13 +356,13 @@ class _Comparison:
         """Yield what the runs of equal models leave out."""
         if self._recorder is not None and self._recorder.runs:
             inputs, most = self._recorder.runs[0], self._account.max_abs_diff
-            if (note := rounding_note(self._a, self._b, inputs, self._runtime, most)) is not None:
+            if (note := rounding_note(self.a, self.b, inputs, self.runtime, most)) is not None:
                 yield note
-        if self._runtime == "reference":
+        if self.runtime == "reference":
             from onnx_kvtool.runtime.kernels.contrib import CONTRIB_KERNELS
 
             # Those without a kernel run as their standard form.
-            for _, op in sorted((self._a.contrib ^ self._b.contrib) - CONTRIB_KERNELS.keys()):
+            for _, op in sorted((self.a.contrib ^ self.b.contrib) - CONTRIB_KERNELS.keys()):
                 yield (
                     f"the reference runs `{op}` as the standard form that kvtool writes of it, so "
                     "that these runs cannot notice a mistake in the form"
@@ -373,8 +375,8 @@ class _Comparison:
         """
         if self._likeness is not None or self._recorder is None or not self._recorder.runs:
             return Covered(), None
-        settings, runs, runtime = self._settings, self._recorder.runs, self._runtime
-        subjects, last, twins = (self._a, self._b), self._recorder.last, self._twins
+        settings, runs, runtime = self.settings, self._recorder.runs, self.runtime
+        subjects, last, twins = (self.a, self.b), self._recorder.last, self._twins
         if twins is not None and twins.runs:
             # The types of the models themselves round too much for a place to be compared.
             subjects, runtime = twins.subjects, twins.runtime
@@ -387,7 +389,7 @@ class _Comparison:
         settings.progress("verifying, where the model was rewritten")
         if sum(len(subject.model) for subject in subjects) > _LARGE:
             self._unload()
-        is_binding = settings.is_a_right and self._a.host is self._b.host is None
+        is_binding = settings.is_a_right and self.a.host is self.b.host is None
         probes = Probes(
             a,
             b,
@@ -403,7 +405,7 @@ class _Comparison:
     def _unload(self) -> None:
         """Release both models and their twins, to free memory for copies."""
         self._watched = None
-        for one in (self._a, self._b, self._twins, self._recorder):
+        for one in (self.a, self.b, self._twins, self._recorder):
             if one is not None:
                 one.unload()
         give_back(at_once=True)
@@ -434,11 +436,11 @@ class _Comparison:
         )
 
     def _earliest(self, found: Difference) -> tuple[EarliestDifference | None, str | None]:
-        subjects, measure, runtime = (self._a, self._b), self._measure, self._runtime
+        subjects, measure, runtime = (self.a, self.b), self._measure, self.runtime
         if found.is_of_twins and self._twins is not None:
             subjects, runtime = self._twins.subjects, self._twins.runtime
             measure = self._twins.measure
-        elif self._settings.widened is not None:
+        elif self.settings.widened is not None:
             return None, None  # what lies in between has other types
         return earliest_difference(*subjects, found.inputs, measure, runtime, self._likeness)
 
@@ -449,7 +451,7 @@ class _Comparison:
         return (
             found is not None
             and found.is_failure
-            and found.reason.startswith(f"{self._a.name} fails ")
+            and found.reason.startswith(f"{self.a.name} fails ")
         )
 
 

@@ -192,22 +192,20 @@ def handing_out(view: GraphView, names: Collection[str]) -> bytes:
     return data
 
 
+@dataclass
 class HandedOut:
     """Fetches values from copies of a model, which run without optimisation.
 
-    Args:
+    Attributes:
         view: The model.
         runtime: What runs it.
-        left: How often it may be loaded: values that no runtime hands out are found by halving.
-
-    Attributes:
-        left: How often it may be loaded still; below zero if that was not enough.
+        left: How often it may be loaded still: values that no runtime hands out are found by
+            halving. Below zero if that was not enough.
     """
 
-    def __init__(self, view: GraphView, runtime: RuntimeName, left: int) -> None:
-        self._view = view
-        self._runtime = runtime
-        self.left = left
+    view: GraphView
+    runtime: RuntimeName
+    left: int
 
     def values(self, names: Sequence[str], runs: Sequence[Arrays]) -> dict[str, list[Array]]:
         """Return values in all runs; those that no runtime hands out are left out."""
@@ -216,9 +214,9 @@ class HandedOut:
         self.left -= 1
         if self.left < 0:
             return {}
-        data, subject = handing_out(self._view, names), self._view.subject
+        data, subject = handing_out(self.view, names), self.view.subject
         try:
-            session = open_session(self._runtime, data, subject.directory, optimize=False)
+            session = open_session(self.runtime, data, subject.directory, optimize=False)
             del data
             found = [session.run(subject.fed(inputs)) for inputs in runs]
         except (RunFailed, RuntimeUnavailable):

@@ -88,6 +88,7 @@ class _Probe:
         return (self.is_seen or None) if self.planted is None else self.planted
 
 
+@dataclass
 class Probes:
     """Copies of two models with places as outputs, and with planted mistakes.
 
@@ -95,7 +96,7 @@ class Probes:
     themselves agree. They say nothing of what a runtime makes of the models when it optimises
     them, which is why the models are run as they are as well.
 
-    Args:
+    Attributes:
         a: Model A.
         b: Model B.
         places: Values of both that correspond, where one was rewritten.
@@ -107,29 +108,21 @@ class Probes:
         thorough: Whether mistakes are planted at every place, and in all runs until one notices.
     """
 
-    def __init__(
-        self,
-        a: GraphView,
-        b: GraphView,
-        places: Sequence[Place],
-        measure: Measure,
-        runtime: RuntimeName,
-        *,
-        is_binding: bool,
-        lit: Collection[str] = (),
-        thorough: bool = False,
-    ) -> None:
-        self._a, self._b = a, b
-        self._probes = [_Probe(place) for place in places]
-        self._measure = measure
-        self._runtime: RuntimeName = runtime
-        self._is_binding = is_binding
-        self._lit = lit
-        self._thorough = thorough
-        self._handed_out = HandedOut(a, runtime, _ATTEMPTS)
+    a: GraphView
+    b: GraphView
+    places: Sequence[Place]
+    measure: Measure
+    runtime: RuntimeName
+    is_binding: bool
+    lit: Collection[str] = ()
+    thorough: bool = False
+
+    def __post_init__(self) -> None:
+        self._probes = [_Probe(place) for place in self.places]
+        self._handed_out = HandedOut(self.a, self.runtime, _ATTEMPTS)
         self._noise: Noise | None = None
         self._handed: Collection[str] = ()
-        self._is_hosted = (a.subject.host, b.subject.host) != (None, None)
+        self._is_hosted = (self.a.subject.host, self.b.subject.host) != (None, None)
         self._difference: EarliestDifference | None = None
 
     def look(
@@ -141,11 +134,11 @@ class Probes:
         places, and those where a mistake would have been noticed; then the first place whose values
         differ though they must not.
         """
-        for probe in () if self._thorough else self._probes:
-            probe.is_seen = probe.place.a == probe.place.b and probe.place.a in self._lit
+        for probe in () if self.thorough else self._probes:
+            probe.is_seen = probe.place.a == probe.place.b and probe.place.a in self.lit
         pending = [probe for probe in self._probes if not probe.is_seen]
         is_light = total_bytes(runs[0]) <= _LIGHT
-        if not is_light and not self._thorough:
+        if not is_light and not self.thorough:
             pending = _few_alike(pending)
         size = _GROUP if is_light else _FEW
         for start in range(0, len(pending), size):
@@ -168,8 +161,8 @@ class Probes:
         self._handed = of_a.keys()
         handed = [probe for probe in group if probe.place.a in of_a]
         dtypes = {probe.place.b: of_a[probe.place.a][0].dtype for probe in handed}
-        is_light = self._thorough or len(self._b.subject.model) <= _LIGHT_MODEL
-        opened = _Open.of(self._b, dtypes, self._runtime, runs, is_open=is_light)
+        is_light = self.thorough or len(self.b.subject.model) <= _LIGHT_MODEL
+        opened = _Open.of(self.b, dtypes, self.runtime, runs, is_open=is_light)
         if opened is None:
             return
         for probe in handed:
@@ -183,7 +176,7 @@ class Probes:
         candidates = self._candidates(group, more)
         if candidates and not is_light:
             del opened
-            opened = _Open.of(self._b, dtypes, self._runtime, runs, is_open=True)
+            opened = _Open.of(self.b, dtypes, self.runtime, runs, is_open=True)
         if opened is None:
             return
         for probe in candidates:
@@ -199,14 +192,14 @@ class Probes:
             probe.why = "the values there have other shapes or types"
             return
         found = self._compared(place, a, b)
-        if not found.within and self._is_binding:
+        if not found.within and self.is_binding:
             found = self._explained(place, a, b, inputs, found)
         if not found.within:
             probe.is_seen = False
             if not probe.others:
                 probe.why = f"{found.reason}".replace("output", "value", 1)
-            if self._is_binding:
-                ends = replace(place.location, value=place.a), self._b.location(place.b)
+            if self.is_binding:
+                ends = replace(place.location, value=place.a), self.b.location(place.b)
                 self._difference = EarliestDifference(*ends, found.first_mismatch, probe.why)
             probe.others.append((inputs, a))
         elif not (probe.is_seen or probe.others):
@@ -226,26 +219,26 @@ class Probes:
         What is added up to a small number is as large as other elements of the value, so that the
         absolute tolerance, which is for values of the order of 1, grows with these.
         """
-        if not self._measure.moved.isdisjoint((place.a, place.b)) or self._is_constant(place):
+        if not self.measure.moved.isdisjoint((place.a, place.b)) or self._is_constant(place):
             return EXACT
-        usual = self._measure.of(value, place.a, place.b)
-        if self._measure.is_given or not usual.atol:
+        usual = self.measure.of(value, place.a, place.b)
+        if self.measure.is_given or not usual.atol:
             return usual
         return replace(usual, atol=usual.atol * max(largest(value), 1.0))
 
     def _is_constant(self, place: Place) -> bool:
-        return self._a.producers[place.a][1].op_type == "Constant"
+        return self.a.producers[place.a][1].op_type == "Constant"
 
     def _explained(
         self, place: Place, a: Array, b: Array, inputs: Arrays, found: OutputDifference
     ) -> OutputDifference:
         """Compare a place as closely as A agrees with itself evaluated in another way."""
-        if self._measure.is_given or found.max_abs_diff is None:
+        if self.measure.is_given or found.max_abs_diff is None:
             return found
-        subject = self._a.subject
+        subject = self.a.subject
         if self._noise is None:
-            data = handing_out(self._a, self._handed)
-            self._noise = Noise(data, subject.directory, self._runtime)
+            data = handing_out(self.a, self._handed)
+            self._noise = Noise(data, subject.directory, self.runtime)
         usual = self._tolerance(place, a)
         again = self._noise.compare(place.a, subject.fed(inputs), (a, b), usual)
         return again[0] if again is not None and again[0].within else found
@@ -257,7 +250,7 @@ class Probes:
         many others as there is time for; of places that are alike a few, unless all are wanted.
         """
         group = [probe for probe in group if not probe.is_exact]
-        if self._thorough:
+        if self.thorough:
             return group
         wrong = [probe for probe in group if probe.others]
         dark = [probe for probe in group if not (probe.is_seen or probe.others)]
@@ -284,7 +277,7 @@ class Probes:
         run = opened.run(inputs, {port(name): planted})
         if run is None:
             return True  # B fails where A runs
-        measure = self._measure
+        measure = self.measure
         return any(
             name not in measure.random
             and not compare(

@@ -141,62 +141,53 @@ class Account:
         return any(not self.seen[name].issuperset(_ends(led[name])) for name in self.silent)
 
 
+@dataclass
 class Judge:
     """Compares what the leader and the other model give.
 
-    Args:
+    Attributes:
         plan: Inputs of the model that leads.
         measure: How close outputs have to be.
         noise: Measures the leader when outputs differ by more than usual.
         account: Where the findings go; a second judge may go on with that of a first.
         leader: The model that leads, to see whether it gives the same bits twice.
+        names: What to call the leader and the other model.
         follower: The other model, to compare random outputs over many runs; None to compare their
             types and shapes alone.
-        names: What to call the leader and the other model.
         is_swapped: Whether B leads; expected values are those of A in any case.
         twins: The float32 twins of models of a 16-bit type; None for others.
         dead: Returns how many rows of a run hold padding, which the sessions leave out.
     """
 
-    def __init__(
-        self,
-        plan: InputPlan,
-        measure: Measure,
-        noise: Noise,
-        account: Account,
-        leader: Session,
-        follower: Session | None = None,
-        *,
-        names: tuple[str, str],
-        is_swapped: bool = False,
-        twins: Twins | None = None,
-        dead: Callable[[Arrays], int] = lambda _: 0,
-    ) -> None:
-        self._dead = dead
-        self.account = account
-        self._measure = measure
-        self._noise = noise
-        self._leader = leader
+    plan: InputPlan
+    measure: Measure
+    noise: Noise
+    account: Account
+    leader: Session
+    names: tuple[str, str]
+    follower: Session | None = None
+    is_swapped: bool = False
+    twins: Twins | None = None
+    dead: Callable[[Arrays], int] = lambda _: 0
+
+    def __post_init__(self) -> None:
         self._is_steady = True
-        self._names = names
-        self._is_swapped = is_swapped
-        self._twins = twins
         sessions = None
-        if follower is not None:
-            sessions = (follower, leader) if is_swapped else (leader, follower)
-        self._random = RandomOutputs(measure, sessions)
-        self._scales = account.scales
-        self._pasts = {pair.present: pair for pair in plan.pairs}
+        if self.follower is not None:
+            sides = self.leader, self.follower
+            sessions = sides[::-1] if self.is_swapped else sides
+        self._random = RandomOutputs(self.measure, sessions)
+        self._pasts = {pair.present: pair for pair in self.plan.pairs}
 
     def fail(self, inputs: Arrays, error: RunFailed, where: str) -> None:
         """Note that the other model failed where the leader runs."""
         self.account.steps += 1
-        reason = f"{self._names[1]} fails {where}: {error.message}"
+        reason = f"{self.names[1]} fails {where}: {error.message}"
         self._differ(Difference(reason, inputs, is_failure=True))
 
     def stop(self, inputs: Arrays, where: str, error: RunFailed | None) -> None:
         """Note whether the other model failed where it has to."""
-        name = self._names[1]
+        name = self.names[1]
         if error is None:
             reason = f"{name} runs {where}, where it has to fail"
             self._differ(Difference(reason, inputs, is_failure=True))
@@ -207,12 +198,12 @@ class Judge:
     def compare(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
         """Compare all outputs of one run."""
         self.account.steps += 1
-        self.account.dead += self._dead(inputs)
-        run = None if self._twins is None else self._twins.run(inputs)
-        of_a, of_b = (found, led) if self._is_swapped else (led, found)
+        self.account.dead += self.dead(inputs)
+        run = None if self.twins is None else self.twins.run(inputs)
+        of_a, of_b = (found, led) if self.is_swapped else (led, found)
         for name, value in led.items():
             seen = self.account.outputs.setdefault(name, OutputAccount())
-            if name in self._measure.random:
+            if name in self.measure.random:
                 self._note(seen, self._random.compare(name, inputs, of_a, of_b), inputs, where)
                 continue
             if run is not None and not self._judge_twins(name, run, seen, where):
@@ -223,7 +214,7 @@ class Judge:
                 self.account.unsteady = name
                 continue
             self._note(seen, difference, inputs, where)
-            if name not in self._measure.moved:
+            if name not in self.measure.moved:
                 apart = difference.max_abs_diff or 0.0
                 self.account.max_abs_diff = max(self.account.max_abs_diff, apart)
         self.account.random |= self._random.varied
@@ -231,12 +222,12 @@ class Judge:
 
     def _judge_twins(self, name: str, run: TwinRun, seen: OutputAccount, where: str) -> bool:
         """Compare an output of the twins; return whether there is a point in going on with it."""
-        if self._twins is None or seen.is_different or name in self._measure.moved:
+        if self.twins is None or seen.is_different or name in self.measure.moved:
             return True  # what is only moved is compared as it is, bit for bit
-        found = self._twins.compare(name, run)
+        found = self.twins.compare(name, run)
         if found.within:
             return True
-        if not self._twins.repeats(name, run):
+        if not self.twins.repeats(name, run):
             self.account.unsteady = name
             return False
         seen.mismatch, seen.is_different = found.first_mismatch, True
@@ -269,7 +260,7 @@ class Judge:
         end of a computation that was rewritten too. Whole rows are looked at, since single
         elements of few bits are equal by chance.
         """
-        if name in self._measure.moved:
+        if name in self.measure.moved:
             return True
         pair = self._pasts.get(name)
         past = None if pair is None else inputs.get(pair.past)
@@ -285,35 +276,35 @@ class Judge:
         seen: OutputAccount,
         run: TwinRun | None,
     ) -> OutputDifference:
-        led = b if self._is_swapped else a
+        led = b if self.is_swapped else a
         if exact is True:
             self._hold(name, Tolerance(0.0, 0.0, "data that is moved and never rounded"))
             return compare(name, a, b, exact=True)
-        if self._measure.exact and not self._measure.is_given and self._is_steady:
+        if self.measure.exact and not self.measure.is_given and self._is_steady:
             found = compare(name, a, b, exact=True)
             if found.within or self._repeats(name, inputs, led, exact=True):
                 self._hold(name, Tolerance(0.0, 0.0, "A and B compute the same operators"))
                 return found
             self._is_steady = False
-        if self._twins is not None and run is not None:
-            narrow = self._twins.compare_narrow(name, inputs, a, b, exact, run)
+        if self.twins is not None and run is not None:
+            narrow = self.twins.compare_narrow(name, inputs, a, b, exact, run)
             if narrow is not None:
-                self._hold(name, self._twins.tolerances.get(name))
+                self._hold(name, self.twins.tolerances.get(name))
                 return narrow
-        usual = self._measure.of(a, name)
+        usual = self.measure.of(a, name)
         tolerance = usual
-        if not self._measure.is_given:
-            tolerance = self._scales.narrowed(name, a, usual)
+        if not self.measure.is_given:
+            tolerance = self.account.scales.narrowed(name, a, usual)
         self._hold(name, tolerance)
         found = compare(name, a, b, tolerance, exact=exact)
         if found.within or found.max_abs_diff is None:
             return found
         # Noise is measured by running the model again, which is for nothing once the output is
         # known to differ.
-        if self._measure.is_given or seen.is_different:
+        if self.measure.is_given or seen.is_different:
             return found
         pair = a, b
-        measured = self._noise.compare(name, inputs, pair, tolerance, exact, led=led, most=usual)
+        measured = self.noise.compare(name, inputs, pair, tolerance, exact, led=led, most=usual)
         if measured is None or not measured[0].within:
             return found
         again, wider = measured
@@ -321,7 +312,7 @@ class Judge:
         if again.max_abs_diff is not None:
             self.account.noise = (
                 f"output `{name}` differs by up to {again.max_abs_diff:.2g}, as "
-                f"{self._names[0]} does by rounding alone when it is evaluated in another way"
+                f"{self.names[0]} does by rounding alone when it is evaluated in another way"
             )
         return replace(again, max_abs_diff=found.max_abs_diff)
 
@@ -339,6 +330,6 @@ class Judge:
         Threads of some kernels add up in no fixed order, which may change the last bits. Random
         operators have no fixed result at all.
         """
-        again = self._leader.run(inputs)[name]
-        exact = exact or name in self._measure.moved
-        return compare(name, led, again, self._measure.of(led, name), exact=exact).within
+        again = self.leader.run(inputs)[name]
+        exact = exact or name in self.measure.moved
+        return compare(name, led, again, self.measure.of(led, name), exact=exact).within

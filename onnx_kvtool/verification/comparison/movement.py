@@ -286,22 +286,22 @@ def _is_discrete_type(dtype: ir.DataType | None) -> bool:
 # Whether windows move over nothing within a model.
 
 
+@dataclass
 class Emptiness:
     """Says of one model whether a convolution, pool or Slice of its main graph gives no element.
 
     The model runs with the results of these operators as its outputs. Inference does not know every
     size, and the runtime decides how often a window fits that is larger than its input.
 
-    Args:
+    Attributes:
         model: The serialised model.
         directory: Where locations of external data start.
         runtime: What runs it.
     """
 
-    def __init__(self, model: bytes, directory: str, runtime: RuntimeName) -> None:
-        self._model = model
-        self._directory = directory
-        self._runtime = runtime
+    model: bytes
+    directory: str
+    runtime: RuntimeName
 
     def __call__(self, inputs: Arrays) -> bool:
         """Return whether an output of floats is empty although no input is.
@@ -317,7 +317,7 @@ class Emptiness:
 
     @cached_property
     def _session(self) -> Session | None:
-        message = onnx.ModelProto.FromString(self._model)
+        message = onnx.ModelProto.FromString(self.model)
         names = [
             name
             for node in message.graph.node
@@ -330,5 +330,5 @@ class Emptiness:
         del message.graph.output[:]
         message.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
         with suppress(RuntimeUnavailable):
-            return open_session(self._runtime, message.SerializeToString(), self._directory)
+            return open_session(self.runtime, message.SerializeToString(), self.directory)
         return None

@@ -149,6 +149,7 @@ _MOST = 100.0
 """Times the usual tolerance: beyond it a difference is a fault, however noisy the model is."""
 
 
+@dataclass
 class Noise:
     """Measures a model against itself, evaluated in other ways.
 
@@ -156,24 +157,17 @@ class Noise:
     same float32 model. The other ways are onnxruntime without graph optimisation and the other
     runtime; they are opened when the first output is measured.
 
-    Args:
+    Attributes:
         model: The serialised model.
         directory: Where locations of external data start.
         runtime: What ran the model in the first place.
         hosted: Returns a session that is fed, and whose outputs are read, as those were.
     """
 
-    def __init__(
-        self,
-        model: bytes,
-        directory: str,
-        runtime: RuntimeName,
-        hosted: Callable[[Session], Session] = lambda session: session,
-    ) -> None:
-        self._hosted = hosted
-        self._model = model
-        self._directory = directory
-        self._runtime = runtime
+    model: bytes
+    directory: str
+    runtime: RuntimeName
+    hosted: Callable[[Session], Session] = lambda session: session
 
     def compare(
         self,
@@ -229,14 +223,12 @@ class Noise:
 
     @cached_property
     def _sessions(self) -> list[Session]:
-        ways: list[tuple[RuntimeName, bool]] = [
-            (runtime, True) for runtime in RUNTIMES if runtime != self._runtime
-        ]
-        if self._runtime == "onnxruntime":
-            ways.append(("onnxruntime", False))
+        ways = [(runtime, True) for runtime in RUNTIMES if runtime != self.runtime]
+        if self.runtime == "onnxruntime":
+            ways.append((self.runtime, False))
         found = []
         for runtime, optimize in ways:
             with suppress(RuntimeUnavailable):
-                session = open_session(runtime, self._model, self._directory, optimize=optimize)
-                found.append(self._hosted(session))
+                session = open_session(runtime, self.model, self.directory, optimize=optimize)
+                found.append(self.hosted(session))
         return found

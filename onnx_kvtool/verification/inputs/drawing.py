@@ -21,7 +21,7 @@ from onnx_kvtool.verification.inputs.symbols import (
     sizes_for,
     tokens_before,
 )
-from onnx_kvtool.verification.inputs.values import any_bits, directed, token_ids, varied
+from onnx_kvtool.verification.inputs.values import any_bits, token_ids, varied
 
 # Padding of a batch: which rows hold no token, and what follows from that.
 
@@ -339,13 +339,12 @@ class _Drawer:
 
     def _ids(self, spec: InputSpec, shape: Shape) -> Array:
         """Return ids, among them rows that differ, and the last one in a case to the end."""
-        rows = directed(self._rng, spec.uses.tables, self._plan.directions)
-        if self._case.start == "end" and spec.uses.rows is not None:
-            rows = [spec.uses.rows - 1, *rows]
-        ids = token_ids(self._rng, spec.dtype, shape, spec.uses.rows, rows)
-        if self._case.values == "below" and spec.uses.rows is not None and int(spec.dtype.min) < 0:
+        rows, dtype = spec.uses.rows, spec.dtype
+        last = [rows - 1] if self._case.start == "end" and rows is not None else []
+        ids = token_ids(self._rng, dtype, shape, spec.uses, self._plan.directions, last)
+        if self._case.values == "below" and rows is not None and int(dtype.min) < 0:
             flat = ids.reshape(-1)
-            flat[::2] = flat[::2] - min(spec.uses.rows, int(spec.dtype.max))
+            flat[::2] = flat[::2] - min(rows, int(dtype.max))
             flat[:1] = -1
         return ids
 

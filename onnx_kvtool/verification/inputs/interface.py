@@ -28,14 +28,12 @@ class Port:
     Attributes:
         name: Name.
         type: Its type as text, without the shape; None when the model does not say.
-        rank: Its rank; None when the model does not say.
         shape: Its dimensions: numbers, or names and expressions as in the file, None for one that
             has neither; None as a whole when the rank is unknown.
     """
 
     name: str
     type: str | None
-    rank: int | None
     shape: tuple[int | str | None, ...] | None = None
 
 
@@ -89,8 +87,9 @@ def interface_difference(expected: Interface, actual: Interface) -> str | None:
         for port, other in zip(a, b, strict=True):
             if None not in (port.type, other.type) and port.type != other.type:
                 return f"{kind} `{port.name}` is of type {other.type}, expected {port.type}"
-            if None not in (port.rank, other.rank) and port.rank != other.rank:
-                return f"{kind} `{port.name}` has rank {other.rank}, expected {port.rank}"
+            known, given = port.shape, other.shape
+            if known is not None and given is not None and len(known) != len(given):
+                return f"{kind} `{port.name}` has rank {len(given)}, expected {len(known)}"
     return None
 
 
@@ -99,15 +98,12 @@ def _ports(values: Iterable[ir.Value]) -> tuple[Port, ...]:
         Port(
             name=value.name or "",
             type=None if value.type is None else str(value.type),
-            rank=None if value.shape is None else len(value.shape),
-            shape=None if value.shape is None else tuple(map(_dim, value.shape)),
+            shape=None
+            if value.shape is None
+            else tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape),
         )
         for value in values
     )
-
-
-def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
-    return dim if isinstance(dim, int) else dim.value
 
 
 def _names_differ(kind: str, expected: list[str], actual: list[str]) -> str:

@@ -13,7 +13,7 @@ from onnx_kvtool.verification.inputs.cases import CASES, Sizes
 from onnx_kvtool.verification.inputs.drawing import counted_positions, covering_mask, lengthened
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.symbols import Layout, fixed_capacities, kinds_of, sizes_for
-from onnx_kvtool.verification.inputs.values import any_bits, directed, moderate, token_ids
+from onnx_kvtool.verification.inputs.values import any_bits, moderate, token_ids
 
 
 def advance(
@@ -56,8 +56,7 @@ def advance(
             return np.ones(shape, before.dtype)
         match spec.role:
             case "token_ids":
-                rows = directed(rng, spec.uses.tables, plan.directions)
-                return token_ids(rng, spec.dtype, shape, spec.uses.rows, rows)
+                return token_ids(rng, spec.dtype, shape, spec.uses, plan.directions)
             case "update" | "past_cache":
                 return any_bits(rng, spec.dtype, shape)
             case "write_indices" | "past_length":

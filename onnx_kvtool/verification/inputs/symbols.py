@@ -271,25 +271,15 @@ class Layout:
     """
 
     def __init__(
-        self,
-        plan: InputPlan,
-        sizes: Sizes,
-        length: int,
-        memory: int | None = None,
+        self, plan: InputPlan, sizes: Sizes, length: int, memory: int | None = None
     ) -> None:
         self._plan = plan
         self._kinds = kinds_of(plan)
         self.shapes = {spec.name: _shape(spec, sizes) for spec in plan.inputs}
         _check_size(plan, self.shapes, memory)
         self.length = next(self._lengths(), length)
-        self.past = next(
-            (
-                self.shapes[pair.past][pair.axis]
-                for pair in plan.pairs
-                if pair.kind != "fixed" and pair.axis is not None
-            ),
-            0,
-        )
+        growing = ((p.past, p.axis) for p in plan.pairs if p.kind != "fixed")
+        self.past = next((self.shapes[p][axis] for p, axis in growing if axis is not None), 0)
 
     def _lengths(self) -> Iterator[int]:
         """Yield what the inputs say of the number of new rows, the surest first."""

@@ -15,6 +15,7 @@ from numpy.random import Generator
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.verification.inputs.cases import Range, Shape
 from onnx_kvtool.verification.inputs.points import Directions, Points
+from onnx_kvtool.verification.inputs.roles import Uses
 
 _T = TypeVar("_T", bound=np.generic)
 
@@ -84,8 +85,13 @@ def _reals(
         return (np.abs(normal) + 0.1) * (1 if values == "positive" else -1)
     if values in ("small", "large"):
         return normal * _SCALES[values]
-    if values in ("huge", "distant", "whole"):
-        return _reaching(rng, dtype, normal, values, points)
+    limits = ml_dtypes.finfo(dtype.numpy())  # type: ignore[no-untyped-call]
+    if values == "huge":  # too large to square
+        return normal * 16 * math.sqrt(float(limits.max))
+    if values == "distant":
+        return normal + 4 / math.sqrt(float(limits.eps))
+    if values == "whole":
+        return _whole(rng, normal, points.numbers)
     near: list[float] = []
     step = float(np.finfo(np.float32 if dtype in _WIDE else np.float16).eps)
     for point in (number + 0.0 for number in points.numbers):  # no -0
@@ -104,21 +110,12 @@ def _reals(
     return mixed if points.special else _tied(rng, mixed)
 
 
-def _reaching(
-    rng: Generator,
-    dtype: ir.DataType,
-    normal: npt.NDArray[np.float64],
-    values: Range,
-    points: Points,
+def _whole(
+    rng: Generator, normal: npt.NDArray[np.float64], numbers: Sequence[float]
 ) -> npt.NDArray[np.float64]:
-    """Return floats that are too large to square, far from 0, or whole with sums that are given."""
-    limits = ml_dtypes.finfo(dtype.numpy())  # type: ignore[no-untyped-call]
-    if values == "huge":
-        return normal * 16 * math.sqrt(float(limits.max))
-    if values == "distant":
-        return normal + 4 / math.sqrt(float(limits.eps))
+    """Return whole floats; rows of them add up to whole ones of `numbers`."""
     whole = np.rint(np.clip(2 * normal, -4, 4)) + 0.0  # no -0
-    sums = [number for number in points.numbers if number == int(number) and abs(number) <= _FEW]
+    sums = [number for number in numbers if number == int(number) and abs(number) <= _FEW]
     if not sums or not normal.ndim or not normal.size:
         return whole
     rows = whole.reshape(-1, normal.shape[-1])
@@ -210,12 +207,6 @@ def _tied(rng: Generator, drawn: npt.NDArray[_T]) -> npt.NDArray[_T]:
     return drawn
 
 
-def directed(rng: Generator, tables: Sequence[str], directions: Directions) -> list[int]:
-    """Return rows of tables that inputs are directed to, in a drawn order."""
-    rows = [row for table in tables for row in directions.ids.get(table, ())]
-    return [rows[place] for place in rng.permutation(len(rows))] if rows else []
-
-
 def any_bits(rng: Generator, dtype: ir.DataType, shape: Shape) -> Array:
     """Return values that are as different as the type allows, for data that is only moved.
 
@@ -232,13 +223,18 @@ def token_ids(
     rng: Generator,
     dtype: ir.DataType,
     shape: Shape,
-    rows: int | None,
-    chosen: Sequence[int] = (),
+    uses: Uses,
+    directions: Directions,
+    first: Sequence[int] = (),
 ) -> Array:
-    """Return integers that index a table of `rows` rows; in [0, 4) when that is unknown.
+    """Return integers that index the rows of a table; in [0, 4) when these are unknown.
 
-    The first of them are those of `chosen` that the table has, as many as there is room for.
+    The first of them are `first` and the rows of `directions`, in a drawn order, as many as there
+    is room for.
     """
+    rows = uses.rows
+    chosen = [row for table in uses.tables for row in directions.ids.get(table, ())]
+    chosen = [*first, *(rng.permutation(chosen).tolist() if chosen else ())]
     drawn = np.asarray(rng.integers(0, 4 if rows is None else max(rows, 1), shape))
     known = [row for row in chosen if rows is not None and 0 <= row < rows]
     flat = drawn.reshape(-1)

@@ -62,7 +62,7 @@ def test_what_one_model_does_not_say_is_no_difference() -> None:
     assert interface_difference(interface_of(silent), interface_of(source)) is None
 
 
-MANY = tuple(Port(f"past.{i}", None, None) for i in range(60))
+MANY = tuple(Port(f"past.{i}", None) for i in range(60))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ MANY = tuple(Port(f"past.{i}", None, None) for i in range(60))
             MANY[:-1], "the model does not have the inputs `past.59`", id="one is missing"
         ),
         pytest.param(
-            (Port("x", None, None), *MANY[7:]),
+            (Port("x", None), *MANY[7:]),
             "the model does not have the inputs `past.0`, `past.1`, `past.2`, `past.3` and 3"
             " more and has `x` beside those expected",
             id="some are missing, one is new",
