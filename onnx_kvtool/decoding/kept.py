@@ -353,7 +353,5 @@ class KeptCaches:
             shape = list(old.shape)
             shape[hold.pair.axis] = length
             grown = self._session.zeros(hold.pair.past, tuple(shape))
-            rows = [slice(None)] * old.ndim
-            rows[hold.pair.axis] = slice(old.shape[hold.pair.axis])
-            grown.write(tuple(rows), old)
+            grown.write(tuple(map(slice, old.shape)), old)
             self._buffers[hold.pair.past] = grown

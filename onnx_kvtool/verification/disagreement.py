@@ -394,7 +394,7 @@ def earliest_difference(
 
     Return the difference and None, or None and why none can be named.
     """
-    views = GraphView.of(a), GraphView.of(b)
+    views = GraphView(a), GraphView(b)
     common = [(name, name) for name in views[0].producers if name in views[1].producers]
     pairs = common if found is None else found.values
     if not pairs:

@@ -382,7 +382,7 @@ class _Comparison:
             subjects, runtime = twins.subjects, twins.runtime
             runs = [widened_inputs(run) for run in runs]
             last = None if last is None else widened_inputs(last)
-        a, b = (GraphView.of(subject) for subject in subjects)
+        a, b = (GraphView(subject) for subject in subjects)
         places = places_between(a, b, settings)
         if not places:
             return Covered(), None

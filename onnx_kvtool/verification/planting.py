@@ -27,7 +27,7 @@ from onnx_kvtool.verification.weights import operator_of
 # The values that two models have in common, and the places where one of them was rewritten.
 
 
-@dataclass(slots=True)
+@dataclass
 class GraphView:
     """The message of a model, with the producer of each value of its main graph.
 
@@ -38,20 +38,15 @@ class GraphView:
     """
 
     subject: Subject
-    proto: onnx.ModelProto
-    producers: dict[str, tuple[int, onnx.NodeProto]]
 
-    @staticmethod
-    def of(subject: Subject) -> GraphView:
-        """Return the view of a model; its message is parsed anew."""
-        proto = onnx.ModelProto.FromString(subject.model)
-        producers = {
+    def __post_init__(self) -> None:
+        self.proto = onnx.ModelProto.FromString(self.subject.model)
+        self.producers: dict[str, tuple[int, onnx.NodeProto]] = {
             name: (index, node)
-            for index, node in enumerate(proto.graph.node)
+            for index, node in enumerate(self.proto.graph.node)
             for name in node.output
             if name
         }
-        return GraphView(subject, proto, producers)
 
     def location(self, value: str) -> Location:
         """Return the node that computes a value."""

@@ -128,9 +128,7 @@ class _Widening:
         """Rename an initializer, and return the node that widens it under its old name."""
         name, fresh = tensor.name, f"{tensor.name}.kvtool_narrow"
         tensor.name = fresh
-        cast = onnx.NodeProto(op_type="Cast", name=f"{fresh}.cast", input=[fresh], output=[name])
-        cast.attribute.add(name="to", type=_A.INT, i=_T.FLOAT)
-        return cast
+        return onnx.helper.make_node("Cast", [fresh], [name], f"{fresh}.cast", to=_T.FLOAT)
 
     def _node(self, node: onnx.NodeProto) -> None:
         if node.op_type == "BitCast" and not node.domain:

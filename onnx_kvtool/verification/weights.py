@@ -298,12 +298,8 @@ def is_recast(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
     narrow = {a.dtype, b.dtype} - {ir.DataType.UINT8}
     if len(narrow) > 1 or not all(0 < int(t.dtype.bitwidth or 0) <= 8 for t in (a, b)):
         return False
-    return bool(tensor_bits(a) == tensor_bits(b))
-
-
-def tensor_bits(tensor: ir.TensorProtocol) -> int:
-    """Return how many bits the elements of a tensor take, without what fills up the last byte."""
-    return int(tensor.size) * int(tensor.dtype.bitwidth)
+    # What fills up the last byte does not count.
+    return int(a.size) * int(a.dtype.bitwidth) == int(b.size) * int(b.dtype.bitwidth)
 
 
 def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:

@@ -222,7 +222,7 @@ def test_a_place_within_is_that_of_the_node_that_holds_it(
     then: str, once: str, places: list[str]
 ) -> None:
     one, other = (
-        GraphView.of(capture(model(BODY.replace("THEN", a).replace("ONCE", b)), "A"))
+        GraphView(capture(model(BODY.replace("THEN", a).replace("ONCE", b)), "A"))
         for a, b in (("Sin", "Neg"), (then, once))
     )
     found = places_between(one, other, Settings(is_a_right=True))
@@ -252,7 +252,7 @@ def test_an_open_model_is_the_model_itself_until_a_mistake_is_planted(dtype: str
     }
     """
     source = model(text.replace("TYPE", dtype))
-    view = GraphView.of(capture(source, "A"))
+    view = GraphView(capture(source, "A"))
     before = view.proto.SerializeToString()
     x = _edges(ir.DataType[dtype.upper()].numpy())
     data, ports = open_to_mistakes(view, ["v"], {"v": x.dtype})
@@ -286,7 +286,7 @@ def test_a_place_that_the_first_runs_leave_empty_is_looked_at_in_the_last_one() 
     measure = Measure(frozenset())
 
     def found(last: dict[str, npt.NDArray[Any]] | None) -> tuple[int, list[str]]:
-        views = GraphView.of(a), GraphView.of(b)
+        views = GraphView(a), GraphView(b)
         places = places_between(*views, Settings(is_a_right=True))
         probes = Probes(*views, places, measure, "onnxruntime", is_binding=True)
         seen, _ = probes.look(runs[:2], last, 0.0)

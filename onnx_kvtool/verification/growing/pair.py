@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -178,7 +177,7 @@ def growing_pair(
     inputs = (_told(spec, other[spec.name]) for spec in a.plan.inputs)
     plan = replace(a.plan, inputs=(*inputs, counter))
     bound = _bound(a.plan, other, dims)
-    caches = tuple(_caches(a.plan, b.plan, b.interface, bound, partial(probe, plan)))
+    caches = tuple(_caches(a.plan, b.plan, b.interface, bound, plan, probe))
     if not caches:
         return None
     linear = [cache.capacity for cache in caches if not cache.is_circular]
@@ -224,7 +223,8 @@ def _caches(
     b: InputPlan,
     interface: Interface,
     dims: Sizes,
-    probe: Callable[[CachePair, int, int], tuple[Arrangement, int] | None],
+    common: InputPlan,
+    probe: Probe,
 ) -> Iterator[FixedCache]:
     """Yield the caches that two models keep in different ways, in the order of the inputs."""
     ports = {port.name: port.shape for port in interface.outputs}
@@ -246,7 +246,7 @@ def _caches(
         else:  # rows are written modulo the capacity in B, and are not in A
             is_circular = _wraps(b, capacity) and not _wraps(a, capacity)
         if is_circular:
-            found = None if pair.mode == "circular" else probe(pair, axis, capacity)
+            found = None if pair.mode == "circular" else probe(common, pair, axis, capacity)
             if found is not None:
                 arrangement, most = found
                 yield replace(cache, is_circular=True, arrangement=arrangement, most=most)

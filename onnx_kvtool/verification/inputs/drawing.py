@@ -268,52 +268,41 @@ def draw(
     return drawn if case.padding == "usual" else {**drawn, **counted_positions(plan, drawn)}
 
 
+@dataclass
 class _Drawer:
     """Draws all inputs of one run, so that they fit each other."""
 
-    def __init__(
-        self,
-        plan: InputPlan,
-        case: Case,
-        layout: Layout,
-        rng: np.random.Generator,
-        sizes: Sizes,
-    ) -> None:
-        if not layout.past and case.padding != "usual" and plan.window is not None:
-            case = replace(case, padding="none")  # a window takes no such prompt
-        self._sizes = sizes
-        self._plan = plan
-        self._case = case
-        self._layout = layout
-        self._rng = rng
+    plan: InputPlan
+    case: Case
+    layout: Layout
+    rng: np.random.Generator
+    sizes: Sizes
+
+    def __post_init__(self) -> None:
+        plan, layout = self.plan, self.layout
+        if not layout.past and self.case.padding != "usual" and plan.window is not None:
+            self.case = replace(self.case, padding="none")  # a window takes no such prompt
         self._alike: dict[tuple[Shape, ir.DataType], Array] = {}
         self._before = self._tokens_before()
-        self._covers = None if case.padding == "usual" else covering_mask(plan)
+        self._covers = None if self.case.padding == "usual" else covering_mask(plan)
         self._starts = self._drawn_starts()
-        self._counters = Counters(
-            plan,
-            layout,
-            self._starts,
-            self._wrapped(),
-            self._tokens,
-            self._before,
-            self._ahead(),
-        )
+        starts = self._starts, self._wrapped()
+        self._counters = Counters(plan, layout, *starts, self._tokens, self._before, self._ahead())
 
     def value(self, spec: InputSpec) -> Array:
         """Return the value of one input."""
-        shape = self._layout.shapes[spec.name]
-        if spec.name in self._plan.unpadded:
+        shape = self.layout.shapes[spec.name]
+        if spec.name in self.plan.unpadded:
             return np.ones(shape, spec.dtype.numpy())
         match spec.role:
             case "past_cache" | "update":
-                return any_bits(self._rng, spec.dtype, shape)
+                return any_bits(self.rng, spec.dtype, shape)
             case "token_ids":
                 return self._ids(spec, shape)
             case "attention_mask":
                 if spec is self._covers:
-                    past, is_counted = shape[-1] - self._layout.length, self._plan.is_counted
-                    values = padded(shape, past, self._case.padding, is_counted=is_counted)
+                    past, is_counted = shape[-1] - self.layout.length, self.plan.is_counted
+                    values = padded(shape, past, self.case.padding, is_counted=is_counted)
                 else:
                     values = self._mask(shape)
             case "free" if spec.uses.rows is not None and spec.dtype.is_integer():
@@ -322,16 +311,16 @@ class _Drawer:
                 counted = self._counters.value(spec)
                 if counted is None:
                     return self._free(spec, shape)
-                is_far = self._case.start == "far" and spec.is_circular
+                is_far = self.case.start == "far" and spec.is_circular
                 values = counted + (1 << 32) if is_far else counted
         return values.astype(spec.dtype.numpy())
 
     def _free(self, spec: InputSpec, shape: Shape) -> Array:
         """Return values that no role limits; around edges, some are equal to those of an input."""
-        case, plan = self._case, self._plan
+        case, plan = self.case, self.plan
         # Large queries would see one row of a cache alone.
         values = "moderate" if plan.has_caches and case.values == "wide" else case.values
-        drawn = varied(self._rng, spec.dtype, shape, values, plan.points, spec.name)
+        drawn = varied(self.rng, spec.dtype, shape, values, plan.points, spec.name)
         other = self._alike.setdefault((shape, spec.dtype), drawn)
         if case.values == "edges" and other is not drawn and spec.name not in plan.points.sizing:
             drawn.reshape(-1)[::4] = other.reshape(-1)[::4]
@@ -340,9 +329,9 @@ class _Drawer:
     def _ids(self, spec: InputSpec, shape: Shape) -> Array:
         """Return ids, among them rows that differ, and the last one in a case to the end."""
         rows, dtype = spec.uses.rows, spec.dtype
-        last = [rows - 1] if self._case.start == "end" and rows is not None else []
-        ids = token_ids(self._rng, dtype, shape, spec.uses, self._plan.directions, last)
-        if self._case.values == "below" and rows is not None and int(dtype.min) < 0:
+        last = [rows - 1] if self.case.start == "end" and rows is not None else []
+        ids = token_ids(self.rng, dtype, shape, spec.uses, self.plan.directions, last)
+        if self.case.values == "below" and rows is not None and int(dtype.min) < 0:
             flat = ids.reshape(-1)
             flat[::2] = flat[::2] - min(rows, int(dtype.max))
             flat[:1] = -1
@@ -350,7 +339,7 @@ class _Drawer:
 
     def _tokens_before(self) -> int | None:
         """Return the tokens before the run, where they are the same for all sequences."""
-        plan, case, layout = self._plan, self._case, self._layout
+        plan, case, layout = self.plan, self.case, self.layout
         if case.padding == "usual" and not plan.with_role("past_length"):
             return None
         shapes = {spec.name: spec.shape for spec in plan.inputs}
@@ -360,21 +349,21 @@ class _Drawer:
                 dim = shapes[pair.past][pair.axis]
                 if isinstance(dim, str) and dim not in own:
                     return layout.shapes[pair.past][pair.axis]
-        return tokens_before(plan, case, self._sizes, layout.length)
+        return tokens_before(plan, case, self.sizes, layout.length)
 
     def _drawn_starts(self) -> Integers:
         """Draw a start per sequence, for at least as many as any input has."""
-        layout, rng, case = self._layout, self._rng, self._case
+        layout, rng, case = self.layout, self.rng, self.case
         count = max((size for shape in layout.shapes.values() for size in shape[:2]), default=1)
-        following = self._plan.with_role("write_indices", "position_ids")
+        following = self.plan.with_role("write_indices", "position_ids")
         writes = [write for spec in following for write in spec.uses.writes]
         if self._before is not None:
             return np.full(count, self._before, np.int64)
         if not writes and layout.past:
             return np.full(count, layout.past, np.int64)
         known = [last for spec in following if (last := layout.last_start(spec)) is not None]
-        if self._plan.is_counted:
-            known += [rows - layout.length for rows in fixed_capacities(self._plan)]
+        if self.plan.is_counted:
+            known += [rows - layout.length for rows in fixed_capacities(self.plan)]
         first = max([0, *(-write.offset for write in writes)])
         last = max(min(known, default=_EARLY), first)
         if case.start == "zero":
@@ -396,48 +385,48 @@ class _Drawer:
         """
         rows = [
             spec.uses.rows or 0
-            for spec in self._plan.with_role("position_ids")
-            if spec.uses.only_rows and not spec.uses.writes and self._layout.is_sequence(spec)
+            for spec in self.plan.with_role("position_ids")
+            if spec.uses.only_rows and not spec.uses.writes and self.layout.is_sequence(spec)
         ]
-        if not rows or not self._case.reaches or not self._layout.past:
+        if not rows or not self.case.reaches or not self.layout.past:
             return 0
-        return max(min(rows) - int(self._starts.max()) - self._layout.length - _STEPS, 0)
+        return max(min(rows) - int(self._starts.max()) - self.layout.length - _STEPS, 0)
 
     def _crossing(self, first: int, last: int | None) -> int | None:
         """Return a position whose rows cross the end of a circular cache that positions address.
 
         None if no positions do, or if there is none between `first` and `last`.
         """
-        capacity = self._circular(self._plan.with_role("position_ids"))
+        capacity = self._circular(self.plan.with_role("position_ids"))
         if capacity is None:
             return None
-        rounds = 1 if last is None else (last + self._layout.length - 1) // capacity
-        crossing = rounds * capacity - self._layout.length + 1
+        rounds = 1 if last is None else (last + self.layout.length - 1) // capacity
+        crossing = rounds * capacity - self.layout.length + 1
         return crossing if crossing >= first and (last is None or crossing <= last) else None
 
     def _wrapped(self) -> Integers:
         """Draw starts that cross or lie past the end of circular caches, if the case wants them."""
-        capacity = self._circular(self._plan.inputs)
-        if self._case.start != "end" or capacity is None or self._before is not None:
+        capacity = self._circular(self.plan.inputs)
+        if self.case.start != "end" or capacity is None or self._before is not None:
             return self._starts
-        wrapped = self._rng.integers(capacity, 2 * capacity, self._starts.shape)
-        wrapped[:1] = capacity - self._layout.length + 1
+        wrapped = self.rng.integers(capacity, 2 * capacity, self._starts.shape)
+        wrapped[:1] = capacity - self.layout.length + 1
         return wrapped
 
     def _circular(self, inputs: Iterable[InputSpec]) -> int | None:
         """Return the rows of the smallest circular cache that `inputs` address; None without."""
         writes = (w for spec in inputs for w in spec.uses.writes if w.mode == "circular")
-        sizes = (self._layout.capacity(write) for write in writes)
+        sizes = (self.layout.capacity(write) for write in writes)
         return min(filter(None, sizes), default=None)
 
     def _tokens(self) -> Integers:
         """Return the tokens of each sequence after the run."""
-        layout = self._layout
+        layout = self.layout
         batch = max((size for shape in layout.shapes.values() for size in shape[:1]), default=1)
-        if self._case.padding == "usual":
+        if self.case.padding == "usual":
             return self._starts[:batch] + layout.length
         total = layout.past + layout.length
-        mask = padded((batch, total), layout.past, self._case.padding, is_counted=True)
+        mask = padded((batch, total), layout.past, self.case.padding, is_counted=True)
         return np.asarray(mask.sum(axis=-1), np.int64)
 
     def _mask(self, shape: Shape) -> Integers:
@@ -450,10 +439,10 @@ class _Drawer:
         """
         mask = np.ones(shape, np.int64)
         if len(shape) > 2 and shape[-2] > 1 and shape[-1] > 1:
-            mask[..., 1:] = self._rng.integers(0, 2, mask[..., 1:].shape)
-        elif len(shape) > 1 and shape[-1] > self._layout.length:
+            mask[..., 1:] = self.rng.integers(0, 2, mask[..., 1:].shape)
+        elif len(shape) > 1 and shape[-1] > self.layout.length:
             padded = np.flatnonzero(self._starts[: shape[0]] > 0)[::2]
             mask[padded, ..., 0] = 0
-        elif len(shape) > 1 and shape[-1] == self._layout.length > 1:
+        elif len(shape) > 1 and shape[-1] == self.layout.length > 1:
             mask[::2, ..., -1] = 0
         return mask

@@ -24,7 +24,7 @@ from onnx_kvtool.verification.shrinking.constants import (
     shortened,
 )
 from onnx_kvtool.verification.shrinking.shapes import Choice, sizes_of
-from onnx_kvtool.verification.shrinking.sizes import Shapes, Sizes, factor, fixed, pin, unify
+from onnx_kvtool.verification.shrinking.sizes import Shapes, factor, fixed, pin, unify
 from onnx_kvtool.verification.shrinking.weights import (
     READ,
     WEIGHT_TYPES,
@@ -81,22 +81,35 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     keep_irregular_tables(a, one, common)
     keep_irregular_tables(b, other, common)
     choice = Choice([one.shapes, other.shapes])
+    models = (a, one), (b, other)
     dims = [
-        {
-            t.name: list(map(choice.of, sizes.shapes[t.name] or ()))
-            for t in m.message.graph.initializer
-        }
-        for m, sizes in ((a, one), (b, other))
+        {t.name: [*map(choice.of, sizes.shapes[t.name] or ())] for t in m.message.graph.initializer}
+        for m, sizes in models
     ]
     # What scales something in one model scales it in the other, whatever the operators.
     of_a, of_b = (quantised_of(m.message, d) for m, d in zip((a, b), dims, strict=True))
     quantised = Quantised(of_a.values | of_b.values, {**of_b.scales, **of_a.scales})
     draw = _Draw(seed, quantised, _forms(a, b, dims), shared)
-    return Pair(
-        _copy(a, one, choice, draw, dims[0], most),
-        _copy(b, other, choice, draw, dims[1], most),
-        choice.shrunken(),
-    )
+    copies = []
+    for (model, sizes), shapes in zip(models, dims, strict=True):
+        bits = (math.prod(shapes[n]) * int(model.weights[n].dtype.bitwidth) for n in model.bare)
+        if (total := sum(count // 8 for count in bits)) > most:
+            raise CannotShrink(
+                f"a copy with smaller weights would still take {binary_bytes(total)}, "
+                f"more than {binary_bytes(most)}",
+                needed=total,
+            )
+        message = model.copied()
+        for tensor in message.graph.initializer:
+            name = tensor.name
+            if name in model.bare:
+                filled = draw.weight(model.weights[name], shapes[name], name)
+                tensor.CopyFrom(ir.serde.serialize_tensor(filled))
+            elif shapes[name] != list(tensor.dims):
+                tensor.CopyFrom(shortened(tensor, sizes.shapes[name] or [], choice))
+        choice.write(message, sizes)
+        copies.append(ir.from_proto(message))
+    return Pair(copies[0], copies[1], choice.shrunken())
 
 
 def check_weights(a: Skeleton, b: Skeleton) -> None:
@@ -204,14 +217,10 @@ class _Draw(NamedTuple):
     def weight(self, real: ir.TensorProtocol, shape: list[int], name: str) -> ir.TensorProtocol:
         """Return a weight of the copy, in the form that this model has of it."""
         has_other_size = shape != list(real.shape)
-        if name in self.shared and (has_other_size or tensor_bytes(real) > READ):
-            return self._drawn(real, shape, name)
-        kept = ir.tensor(array(real), dtype=real.dtype, name=name)
-        if name in self.shared and hides(kept, name, self.quantised):
-            return self._drawn(real, shape, name)
-        return kept
-
-    def _drawn(self, real: ir.TensorProtocol, shape: list[int], name: str) -> ir.TensorProtocol:
+        if name not in self.shared or not (has_other_size or tensor_bytes(real) > READ):
+            kept = ir.tensor(array(real), dtype=real.dtype, name=name)
+            if name not in self.shared or not hides(kept, name, self.quantised):
+                return kept
         if isinstance(real, ConvertedTensor):  # the other model has the type that it had
             values = drawn(real.source, shape, name, self.seed, self.quantised)
             return ir.tensor(values.astype(real.dtype.numpy()), dtype=real.dtype, name=name)
@@ -225,30 +234,3 @@ class _Draw(NamedTuple):
             return ir.PackedTensor(held, real.dtype, shape=ir.Shape(shape), name=name)
         held = np.frombuffer(data, real.dtype.numpy()).reshape(shape)
         return ir.tensor(held, dtype=real.dtype, name=name)
-
-
-def _copy(
-    model: Skeleton,
-    sizes: Sizes,
-    choice: Choice,
-    draw: _Draw,
-    dims: Mapping[str, list[int]],
-    most: int,
-) -> ir.Model:
-    total = sum(math.prod(dims[n]) * int(model.weights[n].dtype.bitwidth) // 8 for n in model.bare)
-    if total > most:
-        raise CannotShrink(
-            f"a copy with smaller weights would still take {binary_bytes(total)}, "
-            f"more than {binary_bytes(most)}",
-            needed=total,
-        )
-    message = model.copied()
-    for tensor in message.graph.initializer:
-        name = tensor.name
-        if name in model.bare:
-            filled = draw.weight(model.weights[name], dims[name], name)
-            tensor.CopyFrom(ir.serde.serialize_tensor(filled))
-        elif dims[name] != list(tensor.dims):
-            tensor.CopyFrom(shortened(tensor, sizes.shapes[name] or [], choice))
-    choice.write(message, sizes)
-    return ir.from_proto(message)
