@@ -414,10 +414,9 @@ def _check_alike(plans: Sequence[InputPlan]) -> None:
     """Refuse models that cannot share their caches."""
     caches = [
         {
-            spec.name: (pair.past, pair.present, spec.dtype.name, spec.shape)
-            for pair in means.pairs
+            spec.name: (spec.name, pair.present, spec.dtype.name, spec.shape)
             for spec in means.inputs
-            if spec.name == pair.past
+            if (pair := means.pair_of(spec.name)) is not None
         }
         for means in plans
     ]

@@ -45,6 +45,9 @@ _SMALL = 64
 """Elements of a weight whose values direct inputs."""
 
 
+_Edit = Callable[[onnx.ModelProto, bool], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """A difference between the models.
@@ -62,7 +65,7 @@ class Said:
 
     location: Location
     reason: str
-    edit: Callable[[onnx.ModelProto, bool], None]
+    edit: _Edit
     is_telling: bool = False
     is_rounded: bool = False
     is_permuted: bool = False
@@ -341,7 +344,7 @@ def _directions(tensors: Sequence[ir.TensorProtocol]) -> Directions:
 
 def _swap_weight(
     names: tuple[str, str], tensors: tuple[ir.TensorProtocol, ir.TensorProtocol]
-) -> Callable[[onnx.ModelProto, bool], None]:
+) -> _Edit:
     def edit(message: onnx.ModelProto, is_b: bool) -> None:
         name, other = names[int(is_b)], tensors[int(not is_b)]
         serialized = ir.serde.serialize_tensor(
@@ -354,9 +357,7 @@ def _swap_weight(
     return edit
 
 
-def _swap_attribute(
-    name: str, nodes: tuple[onnx.NodeProto, onnx.NodeProto]
-) -> Callable[[onnx.ModelProto, bool], None]:
+def _swap_attribute(name: str, nodes: _Nodes) -> _Edit:
     def edit(message: onnx.ModelProto, is_b: bool) -> None:
         place = nodes[int(is_b)].output[0]
         node = next(n for n in message.graph.node if place in n.output[:1])

@@ -20,6 +20,7 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 from onnx_kvtool.verification.comparison.compare import (
+    Mask,
     Mismatch,
     OutputDifference,
     Tolerance,
@@ -276,7 +277,7 @@ def _is_apart(
     runs: int,
     tolerance: Tolerance,
     origin: _Floats,
-) -> npt.NDArray[np.bool_]:
+) -> Mask:
     """Return which means differ by more than chance and rounding explain."""
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(means[0] - means[1])
@@ -291,9 +292,9 @@ def _wide(value: Array) -> _Floats:
     return np.asarray(real.astype(np.float64))
 
 
-def _is_nan(value: Array) -> npt.NDArray[np.bool_]:
+def _is_nan(value: Array) -> Mask:
     return np.asarray(value != value)
 
 
-def _index(where: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+def _index(where: Mask) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argwhere(where)[0]) if where.ndim else ()

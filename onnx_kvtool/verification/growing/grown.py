@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import RunFailed
@@ -21,6 +20,7 @@ from onnx_kvtool.verification.growing.pair import (
 )
 from onnx_kvtool.verification.inputs.cases import CASES, Case, Padding
 from onnx_kvtool.verification.inputs.drawing import (
+    Mask,
     covering_mask,
     dead_rows,
     padding_input,
@@ -121,9 +121,6 @@ def _varied(base: Case, number: int, capacity: int) -> Case:
 
 
 # What a host feeds to a model with growing caches and to its fixed form, and what it reads.
-
-
-Mask = npt.NDArray[np.bool_]
 
 
 def padding_host(plan: InputPlan, ports: Iterable[Port] = (), left_out: str | None = None) -> Host:
@@ -278,7 +275,9 @@ class Grown:
         memory = settings.budget.memory
         return tuple(fitting(plan, case, self.pair.dims, memory) for case in cases)
 
-    def _sizes(self) -> Iterator[str]:
+    def notes(self, account: Account) -> list[str]:
+        """Return what a reader should know of the comparison."""
+        notes = []
         for is_circular, what in (
             (False, "caches of {} grow, those of {} have {} rows: the rows in use were compared"),
             (True, "caches of {} roll, those of {} are circular of {} rows: compared by position"),
@@ -286,11 +285,7 @@ class Grown:
             rows = {c.capacity for c in self.pair.caches if c.is_circular == is_circular}
             if rows:
                 sizes = " or ".join(map(str, sorted(rows)))
-                yield what.format(self.a.name, self.b.name, sizes)
-
-    def notes(self, account: Account) -> list[str]:
-        """Return what a reader should know of the comparison."""
-        notes = list(self._sizes())
+                notes.append(what.format(self.a.name, self.b.name, sizes))
         loose = [
             cache.present
             for cache in self.pair.caches

@@ -102,23 +102,24 @@ def corners_of(model: ir.Model, inputs: Mapping[int, str]) -> Corners:
     return Corners(is_told, squares, cancels, frozenset(losing), frozenset(signed), frozenset(sums))
 
 
-def _names(listed: str) -> frozenset[str]:
+def words(listed: str) -> frozenset[str]:
+    """Return the words of a text."""
     return frozenset(listed.split())
 
 
-_SQUARING = _names("Gelu LpPool GlobalLpPool STFT DFT Det")
+_SQUARING = words("Gelu LpPool GlobalLpPool STFT DFT Det")
 """Operators that may square inside, beside those that normalize."""
 
-_MAY_SQUARE = _names("Mul MatMul Gemm Einsum Pow ReduceL2 ReduceSumSquare")
+_MAY_SQUARE = words("Mul MatMul Gemm Einsum Pow ReduceL2 ReduceSumSquare")
 
-_TAKING = _names("Gather GatherElements")
+_TAKING = words("Gather GatherElements")
 
-_COMPARING = _names("Less LessOrEqual Greater GreaterOrEqual Equal")
+_COMPARING = words("Less LessOrEqual Greater GreaterOrEqual Equal")
 
-_LOSING = _names("Abs Relu Max Clip Sign")
+_LOSING = words("Abs Relu Max Clip Sign")
 """Operators that make another number of one below zero, an index among them."""
 
-_KEEPING = _names("Add Sub Mul Div ReduceMean ReduceSum")
+_KEEPING = words("Add Sub Mul Div ReduceMean ReduceSum")
 """Operators that give squares where they read squares, for all that matters here."""
 
 

@@ -212,7 +212,8 @@ def _spec(value: ir.Value, flow: Flow, caches: Caches, pasts: Set[str]) -> Input
     name = value.name or ""
     if value.type is not None and not isinstance(value.type, ir.TensorType):
         raise CannotDraw(f"input `{name}` is not a tensor but of type {value.type}")
-    if (dtype := _dtype(value)) is None:
+    dtype = value.dtype
+    if dtype is None or dtype == ir.DataType.UNDEFINED:
         raise CannotDraw(f"the element type of input `{name}` is unknown")
     if value.shape is None:
         raise CannotDraw(f"the rank of input `{name}` is unknown")
@@ -265,12 +266,6 @@ def _defaults(model: ir.Model, points: Points) -> dict[str, Array]:
             other = held * 1.25 + np.where(held < 0, -0.25, 0.25)
             found[name] = np.asarray(other, tensor.dtype.numpy())
     return found
-
-
-def _dtype(value: ir.Value) -> ir.DataType | None:
-    if not isinstance(value.type, ir.TensorType) or value.dtype == ir.DataType.UNDEFINED:
-        return None
-    return value.dtype
 
 
 _NAMES: tuple[tuple[Role, str], ...] = (

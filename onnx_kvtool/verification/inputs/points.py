@@ -16,7 +16,7 @@ from onnx_kvtool.core.walk import maker, nodes, read_values, subgraphs
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, given_type, traits, traits_of
 from onnx_kvtool.ops.view import given_input, given_integer
-from onnx_kvtool.verification.inputs.corners import Corners, corners_of, stays_within
+from onnx_kvtool.verification.inputs.corners import Corners, corners_of, stays_within, words
 from onnx_kvtool.verification.inputs.roles import is_default, small_numbers
 
 _MOST_NUMBERS = 64
@@ -128,23 +128,19 @@ def _fewest(numbers: Iterable[float]) -> tuple[float, ...]:
     return tuple(sorted(nearest[:_MOST_NUMBERS]))
 
 
-def _names(listed: str) -> frozenset[str]:
-    return frozenset(listed.split())
-
-
-_COMPARED = _names(
+_COMPARED = words(
     "Add Sub Div Mod Pow Max Min Clip Where Equal Less LessOrEqual Greater GreaterOrEqual "
     "BitShift BitwiseAnd PRelu"
 )
 """Operators with a constant where the result changes its way."""
 
-_BOUNDING = _names("Max Min Clip Equal Less LessOrEqual Greater GreaterOrEqual")
+_BOUNDING = words("Max Min Clip Equal Less LessOrEqual Greater GreaterOrEqual")
 """Those that bound a value or tell it from others, however large it is."""
 
 _FAR, _FARTHEST = 100.0, 10_000.0
 """Largest float that counts, of other operators and of these."""
 
-_LIMITING = _names(
+_LIMITING = words(
     "Add Sub Mod Div Max Min Clip Where Equal Less LessOrEqual Greater GreaterOrEqual Range Slice "
     "Trilu"
 )
@@ -152,7 +148,7 @@ _LIMITING = _names(
 
 _READ = _COMPARED | _LIMITING
 
-_CUT = _names("Slice Gather RotaryEmbedding")
+_CUT = words("Slice Gather RotaryEmbedding")
 """Operators that take a part of a table."""
 
 _OWN: Mapping[str, tuple[float, ...]] = {
@@ -173,7 +169,7 @@ _OWN: Mapping[str, tuple[float, ...]] = {
 }
 """Numbers where operators themselves change their way; of Exp, where float32 ends."""
 
-_SIZING = _names(
+_SIZING = words(
     "axes axis starts ends steps shape repeats tiles depth split pads k sizes scales "
     "roi rois batch_indices sequence_lens start limit delta max_trip_count dft_length size "
     "position_ids"
@@ -194,9 +190,9 @@ _PLAIN = (
 )
 """Traits of operators that take any integers as what they compute with."""
 
-_PRODUCTS = _names("MatMul MatMulInteger QLinearMatMul Gemm Einsum Det NonZero Unique")
+_PRODUCTS = words("MatMul MatMulInteger QLinearMatMul Gemm Einsum Det NonZero Unique")
 
-_FLOATING = _names(
+_FLOATING = words(
     "Mean Pow AveragePool Resize ReduceMean ReduceL2 ReduceLogSum ReduceLogSumExp ReduceProd "
     "DequantizeLinear"
 )

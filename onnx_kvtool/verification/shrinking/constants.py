@@ -151,14 +151,11 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
     known = {*_scales(one), *_scales(other)}
     known |= {*_middles(a.message.graph.node), *_middles(b.message.graph.node)}
     differing = {*_lacking(here, there | known), *_lacking(there, here | known)}
-    made: dict[int, bool] = {}
-    for size in (size for m in (one, other) for s in m.shapes.values() for size in s or ()):
-        number = size.root().number or 0
-        if number <= _TELLING:
-            continue
-        if number not in made:
-            made[number] = _stems(number, differing)
-        if made[number]:
+    sizes = [size for m in (one, other) for s in m.shapes.values() for size in s or ()]
+    numbers = {size.root().number or 0 for size in sizes}
+    made = {size for size in numbers if size > _TELLING and _stems(size, differing)}
+    for size in sizes:
+        if size.root().number in made:
             size.pin()
 
 

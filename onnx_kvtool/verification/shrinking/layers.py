@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES, Trait, traits
-from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, captured
+from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, captured, keep
 
 # The places where the whole of a decoder passes through one node, between one layer and the next.
 #
@@ -175,19 +175,19 @@ class Side:
         message = self.skeleton.copied()
         graph = message.graph
         left = [node for i, node in enumerate(self.nodes) if self._home[i] not in dropped]
-        _keep(graph.node, left)
+        keep(graph.node, left)
         for node in graph.node:
             for place, name in enumerate(node.input):
                 node.input[place] = renamed.get(name, name)
         gone = {name for n in dropped for i in self.members[n] for name in self.nodes[i].output}
         outputs = [value for name, value in self.outputs.items() if name not in gone]
         outputs += [onnx.ValueInfoProto(name=name) for name in shown]
-        _keep(graph.output, outputs)
+        keep(graph.output, outputs)
         read = {name for node in graph.node for name in (*node.input, *captured(node))}
         read.update(value.name for value in outputs)
         fed = read | (self.inputs.keys() - self.readers.keys())
-        _keep(graph.input, [value for name, value in self.inputs.items() if name in fed])
-        _keep(graph.initializer, [t for name, t in self.tensors.items() if name in read])
+        keep(graph.input, [value for name, value in self.inputs.items() if name in fed])
+        keep(graph.initializer, [t for name, t in self.tensors.items() if name in read])
         return self.skeleton.of(message)
 
 
@@ -200,12 +200,6 @@ def _is_shaped(node: onnx.NodeProto) -> bool:
     return facts is not None and all(
         formal.type_parameter == facts.outputs[0].type_parameter for formal in facts.inputs
     )
-
-
-def _keep(field: Any, messages: Iterable[Any]) -> None:
-    """Let a repeated field of a message hold some of the elements that another one has."""
-    del field[:]
-    field.extend(messages)
 
 
 # Layers that are alike: a few are enough to compare two models.
@@ -358,21 +352,17 @@ def _leaf(side: Side, name: str) -> _Leaf | None:
             # Weights are the same in both; other data of a file is not looked at.
             is_weight = tensor.data_type in WEIGHT_TYPES
             return _Leaf(type_, b"" if is_weight else name.encode())
-        return _Leaf(type_, *_values(tensor))
+        array = numpy_helper.to_array(tensor)
+        is_free = tensor.data_type in FLOAT_TYPES
+        is_free = is_free and not np.isin(array.astype(np.float64), _SPECIAL).any()
+        return _Leaf(type_, array.tobytes(), is_free)
     if name in side.inputs:
         return _Leaf(side.inputs[name].type.SerializeToString(deterministic=True))
     return None
 
 
-def _values(tensor: onnx.TensorProto) -> tuple[bytes, bool]:
-    """Return what a tensor holds, and whether the numbers are of no special meaning."""
-    array = numpy_helper.to_array(tensor)
-    is_weight = tensor.data_type in FLOAT_TYPES
-    is_free = is_weight and not np.isin(array.astype(np.float64), _SPECIAL).any()
-    return array.tobytes(), bool(is_free)
-
-
 _SPECIAL = (0.0, 1.0, -1.0, np.inf, -np.inf, np.nan)
+"""Numbers of a weight that others would not do for."""
 
 
 def _attribute(attribute: onnx.AttributeProto) -> bytes:

@@ -25,7 +25,6 @@ from onnx_kvtool.verification.shrinking.heads import (
 from onnx_kvtool.verification.shrinking.sizes import (
     Call,
     Found,
-    Item,
     Shape,
     Size,
     Unknown,
@@ -48,21 +47,18 @@ def reshape(call: Call) -> Found:
     need(not call.number("allowzero"))
     copied = [axis for axis, item in enumerate(target) if item.number == 0]
     need(max(copied, default=-1) < len(shape) and [i.number for i in target].count(-1) < 2)
-    items: list[Size | None] = [
-        shape[axis] if item.number == 0 else _wanted(item) for axis, item in enumerate(target)
+    # The sizes that the integers of the target ask for; None for what is left.
+    items = [
+        shape[axis]
+        if item.number == 0
+        else item.size or (None if item.number == -1 else Size(item.number))
+        for axis, item in enumerate(target)
     ]
     result = _matched(shape, items)
     call.link_target(
         1, {axis: result[axis] for axis, item in enumerate(target) if (item.number or 0) > 1}
     )
     return [result]
-
-
-def _wanted(item: Item) -> Size | None:
-    """Return the size that an integer of a target asks for; None for what is left."""
-    if item.size is not None:
-        return item.size
-    return None if item.number == -1 else Size(item.number)
 
 
 def _matched(shape: Shape, items: list[Size | None]) -> Shape:

@@ -7,7 +7,7 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -402,12 +402,15 @@ def _without(model: Skeleton, other: Skeleton) -> Skeleton:
         else:
             kept.append(node)
     message = model.copied()
-    del message.graph.node[:]
-    message.graph.node.extend(kept)
-    weights = [tensor for tensor in graph.initializer if tensor.name not in gone]
-    del message.graph.initializer[:]
-    message.graph.initializer.extend(weights)
+    keep(message.graph.node, kept)
+    keep(message.graph.initializer, (t for t in graph.initializer if t.name not in gone))
     return model.of(message)
+
+
+def keep(field: Any, messages: Iterable[Any]) -> None:
+    """Let a repeated field of a message hold some of the elements that another one has."""
+    del field[:]
+    field.extend(messages)
 
 
 def live(graph: onnx.GraphProto) -> set[str]:
