@@ -7,7 +7,7 @@ from typing import cast
 import click
 
 from onnx_kvtool.cli.command import command
-from onnx_kvtool.cli.output import show, shown_progress
+from onnx_kvtool.cli.output import show
 from onnx_kvtool.commands.requests import BenchRequest
 from onnx_kvtool.model_io.places import check_source, members
 
@@ -54,8 +54,6 @@ def bench(context: click.Context, request: BenchRequest) -> None:
 
     from onnx_kvtool.commands.bench import run
 
-    # Others are timed: a display with a thread of its own would take part of a core.
-    with shown_progress(enabled=False) as progress:
-        report = run(request, progress)
+    report = run(request)  # without a display, whose thread would take part of a core
     show(context, report, request.output_format)
     context.exit(1 if report.failed else 0)

@@ -61,11 +61,12 @@ def merge(context: click.Context, request: MergeRequest) -> None:
     fail_on: Severity = request.fail_on or "error"
     reports = parts(request)
     first = next(reports)
+    every = itertools.chain((first,), reports)
     if first.kind == "json":
         settings = Settings(fail_on=fail_on, output_format=wanted)
         with ShownFindings(settings, request.output, context.color, False, False) as shown:
             tally = shown.tally
-            for part in itertools.chain((first,), reports):
+            for part in every:
                 for file in part.files():
                     tally.add(file)
                     shown.file(file)
@@ -74,7 +75,7 @@ def merge(context: click.Context, request: MergeRequest) -> None:
         tally = Tally(fail_on)
         merger = MERGERS[cast(Any, wanted)](tally)
         with Sink(merger, request.output) as sink:
-            for part in itertools.chain((first,), reports):
+            for part in every:
                 sink.write(merger.report(part.data))
             sink.end()
     print_talk(closing(tally, offers_fixes=False), color=context.color)

@@ -58,14 +58,11 @@ def print_(context: click.Context, request: PrintRequest) -> None:
 
     from onnx_kvtool.commands.print_ import run
     from onnx_kvtool.report.blocks import Line
+    from onnx_kvtool.report.json import to_json
     from onnx_kvtool.report.text import print_talk
 
     with shown_progress() as progress:
         printed = run(request, progress)
-    if request.output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        write_report(to_json("print", printed), request.output)
-    else:
-        write_report("\n".join(printed.lines), request.output)
+    is_json = request.output_format == "json"
+    write_report(to_json("print", printed) if is_json else "\n".join(printed.lines), request.output)
     print_talk([Line("note", note, "yellow") for note in printed.notes], color=context.color)
