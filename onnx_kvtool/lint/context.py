@@ -138,6 +138,11 @@ class Context:
         return tuple(find_caches(self.model))
 
     @functools.cached_property
+    def scatters(self) -> tuple[Cache, ...]:
+        """The caches that a TensorScatter updates."""
+        return tuple(cache for cache in self.caches if cache.kind == "tensor_scatter")
+
+    @functools.cached_property
     def tensors(self) -> tuple[tuple[Location, ir.TensorProtocol], ...]:
         """Every tensor that the model holds, with its place; their values are not touched."""
         return tuple(tensors(self.model))

@@ -183,9 +183,7 @@ def key_value_pairs(context: Context) -> Iterator[tuple[Cache, Cache]]:
     """
     from onnx_kvtool.ops.operators import Attention
 
-    by_node: dict[ir.Node | None, Cache] = {
-        c.node: c for c in context.caches if c.kind == "tensor_scatter"
-    }
+    by_node: dict[ir.Node | None, Cache] = {cache.node: cache for cache in context.scatters}
     seen: set[tuple[int, int]] = set()
     paired: set[int] = set()
     for site in context.sites_of("Attention") if by_node else ():

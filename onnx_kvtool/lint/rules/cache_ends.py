@@ -26,9 +26,8 @@ _POSITIONS = 2
 @check("KV101")
 def past_has_other_consumer(context: Context) -> Findings:
     """Find other readers of the past, in the main graph and in each function on the way."""
-    caches = [cache for cache in context.caches if cache.kind == "tensor_scatter"]
     branches = Branches(context)
-    for cache in caches:
+    for cache in context.scatters:
         for past, who in _others(cache, context, branches):
             yield Found(
                 cache.location,
@@ -60,11 +59,10 @@ def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tupl
 def past_scattered_twice(context: Context) -> Findings:
     """Group the updates by the input that they start from."""
     by_past: dict[ir.Value, list[Cache]] = {}
-    for cache in context.caches:
-        if cache.kind == "tensor_scatter":
-            *_, (root, _, _) = levels(cache, context)
-            if root.is_graph_input():
-                by_past.setdefault(root, []).append(cache)
+    for cache in context.scatters:
+        *_, (root, _, _) = levels(cache, context)
+        if root.is_graph_input():
+            by_past.setdefault(root, []).append(cache)
     branches = Branches(context)
     for past, caches in by_past.items():
         first, *others = caches
@@ -83,9 +81,9 @@ def past_scattered_twice(context: Context) -> Findings:
 @check("KV103")
 def past_not_graph_input(context: Context) -> Findings:
     """Look where the past of each TensorScatter comes from."""
-    for cache in context.caches:
+    for cache in context.scatters:
         past = cache.past_value
-        if cache.kind != "tensor_scatter" or past is None:
+        if past is None:
             continue
         *_, (nearest, _, _) = levels(cache, context)
         strict = _demand(context)
@@ -113,9 +111,7 @@ def _demand(context: Context) -> str:
 @check("KV104")
 def present_not_graph_output(context: Context) -> Findings:
     """Look where the present of each TensorScatter goes."""
-    for cache in context.caches:
-        if cache.kind != "tensor_scatter":
-            continue
+    for cache in context.scatters:
         present = cache.node.outputs[0]
         strict = _demand(context)
         if cache.present not in context.outputs:

@@ -44,7 +44,7 @@ def ort_not_in_place(context: Context, target: Target) -> Findings:
     """Count the caches that could be updated in place."""
     if not has_operator(target, "TensorScatter-24"):
         return
-    caches = [c for c in context.caches if c.kind == "tensor_scatter" and c.in_place.possible]
+    caches = [cache for cache in context.scatters if cache.in_place.possible]
     if caches:
         first = caches[0]
         yield Found(

@@ -227,12 +227,10 @@ def decode_without_write_indices(context: Context) -> Findings:
     """Look at the updates of caches that go round."""
     if "prefill" in (context.model.graph.name or "").lower():
         return
-    for cache in context.caches:
+    for cache in context.scatters:
         goes_round = context.is_fed(cache.past_value) and cache.present in context.outputs
-        if cache.kind != "tensor_scatter" or not goes_round:
-            continue
         node = cache.node
-        if given_input(node, 2) is not None:
+        if not goes_round or given_input(node, 2) is not None:
             continue
         update = dims_of(node.inputs[1])
         axis = _axis(cache)
