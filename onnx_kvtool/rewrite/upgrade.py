@@ -107,10 +107,7 @@ def _overridable(model: ir.Model) -> list[str]:
 
 def _functions(model: ir.Model, target: int, names: Names, outcome: Outcome) -> None:
     """Upgrade the functions, and inline those that cannot be without types."""
-    if not model.functions:
-        return
-    stubborn = [f for f in model.functions.values() if not _can_stay(f, target)]
-    places, uncalled = inline_functions(model, lambda f: any(f is s for s in stubborn), names)
+    places, uncalled = inline_functions(model, lambda f: not _can_stay(f, target), names)
     outcome.lowered += [Lowered(place, "inline") for place in places]
     outcome.notes += [
         f"function `{function_path(*key)}`, which nothing calls, is removed: without a call its "

@@ -70,10 +70,9 @@ def standardise(
     if not any(meant(node) for _, _, node in nodes(model)):
         forget_unused(model, is_onnxruntimes)
         return found
-    if model.functions:
-        found.inlined, _ = inline_functions(
-            model, lambda function: any(meant(n) for n in function.all_nodes()), names
-        )
+    found.inlined, _ = inline_functions(
+        model, lambda function: any(map(meant, function.all_nodes())), names
+    )
     annotations = annotate(model, meant, fully=True)
     run = _Run(meant, max(opset, source), found)
     run.graph(model.graph, graph_path(model.graph.name), ScopedValues(model.graph, None, names))
