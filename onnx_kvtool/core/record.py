@@ -16,7 +16,7 @@ from onnx_kvtool.core.errors import UsageError
 
 # The types of the fields describe a dataclass for its JSON form, for reading that back, and for the
 # schema. `JSON` lists its keys in order, if they are not just the fields: names of attributes, or a
-# `Key` for another name, another form, or several keys.
+# `Key` for another name, another form, or several keys; `...` for the fields that it does not name.
 
 
 R = TypeVar("R", bound="Record")
@@ -83,7 +83,7 @@ class Record:
 
     __slots__ = ()
 
-    JSON: ClassVar[tuple[str | Key, ...]] = ()
+    JSON: ClassVar[tuple[str | Key | types.EllipsisType, ...]] = (...,)
 
     def __init_subclass__(cls) -> None:
         if "__repr__" not in cls.__dict__:  # before `dataclass` gives it one of many lines
@@ -145,10 +145,15 @@ class Record:
 @cache
 def keys_of(record: type) -> tuple[Key, ...]:
     """Return the keys of a dataclass, in order."""
-    listed: tuple[str | Key, ...] = getattr(record, "JSON", ()) or tuple(
-        field.name for field in fields(record)
-    )
-    return tuple(key if isinstance(key, Key) else Key(key) for key in listed)
+    listed: tuple[str | Key | types.EllipsisType, ...] = getattr(record, "JSON", (...,))
+    named = {key.path if isinstance(key, Key) else key for key in listed}
+    found: list[Key] = []
+    for key in listed:
+        if isinstance(key, types.EllipsisType):
+            found += [Key(name) for name in defaults(record) if name not in named]
+        else:
+            found.append(key if isinstance(key, Key) else Key(key))
+    return tuple(found)
 
 
 @cache

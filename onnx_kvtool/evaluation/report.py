@@ -79,10 +79,7 @@ class Summary(Record):
 
     JSON = (
         Key("type", parts=("name", "dtype", "shape", "length")),
-        "min",
-        "max",
-        "nan",
-        "values",
+        ...,
         Key("items", is_optional=True),
     )
 
@@ -167,13 +164,7 @@ class TraceEntry(Record):
     runtime: str
     step: int
 
-    JSON = (
-        AT_NODE,
-        "outputs",
-        "seconds",
-        "runtime",
-        "step",
-    )
+    JSON = (AT_NODE, ...)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,10 +96,7 @@ class Finding(Record):
         Key("code"),
         "name",
         Key("diagnostic", parts=("severity", "message", "help", "location")),
-        "url",
-        "fix",
-        "fingerprint",
-        "identity",
+        ...,
         "group",
     )
 

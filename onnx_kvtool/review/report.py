@@ -57,7 +57,7 @@ class NodeChange(Record):
     old: str | None
     new: str | None
 
-    JSON = (AT_NODE, "what", "old", "new")
+    JSON = (AT_NODE, ...)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +105,7 @@ class WeightChange(Record):
     changed: int | None = None
     elements: int | None = None
 
-    JSON = (
-        "graph",
-        "name",
-        "what",
-        "old",
-        "new",
-        "max_abs_diff",
-        "max_rel_diff",
-        Key("changed", "changed_elements"),
-        "elements",
-    )
+    JSON = (..., Key("changed", "changed_elements"), "elements")
 
 
 @dataclass(frozen=True, slots=True)

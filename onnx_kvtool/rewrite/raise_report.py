@@ -53,18 +53,7 @@ class Raised(Record):
     proof: tuple[str, ...]
     assumed: tuple[str, ...] = ()
 
-    JSON = (
-        AT_NODE,
-        "pattern",
-        "axis",
-        "mode",
-        "past",
-        "update",
-        "write_indices",
-        "present",
-        "proof",
-        "assumed",
-    )
+    JSON = (AT_NODE, ...)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +107,7 @@ class RaisedCache(Record):
     mode: Mode
     source: CacheSource
 
-    JSON = ("past", "present", "capacity", "mode", Key("source", "from"))
+    JSON = (..., Key("source", "from"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +126,7 @@ class RaisedAttention(Record):
     mask: AttentionMask
     proof: tuple[str, ...]
 
-    JSON = (AT_NODE, "form", "mask", "proof")
+    JSON = (AT_NODE, ...)
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,12 +198,7 @@ class LowerReport(Shown):
     phases: tuple[Phase, ...] = ()
 
     JSON = (
-        "model",
-        "output",
-        "source_opset",
-        "target_opset",
-        "ir_version",
-        "target",
+        ...,
         "lowered",
         Key("refused", form=REFUSALS),
         "notes",

@@ -88,10 +88,7 @@ class InferReport(Shown):
     output: str | None = None
     strict: bool = False
 
-    JSON = (
-        "model", "output", "values", "known_before", "known_after", "unknown", "conflicts",
-        "equalities", "notes", "strict",
-    )  # fmt: skip
+    JSON = ("model", "output", ...)
 
     @property
     def failed(self) -> bool:

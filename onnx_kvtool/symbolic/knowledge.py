@@ -50,14 +50,7 @@ class Conflict(Record):
     message: str
     chain: tuple[str, ...] = ()
 
-    JSON = (
-        Key("location", parts=("value", "node", "index", "op", "graph")),
-        "code",
-        "declared",
-        "inferred",
-        "message",
-        "chain",
-    )
+    JSON = (Key("location", parts=("value", "node", "index", "op", "graph")), ...)
 
 
 @dataclass(slots=True)
