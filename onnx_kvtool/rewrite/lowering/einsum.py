@@ -10,7 +10,7 @@ from onnx_kvtool.emit.forms import known_dims, known_type, positions
 from onnx_kvtool.ops.operators import Labels, parse
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 
 _MOST_OPERANDS = 64
 
@@ -104,8 +104,13 @@ class _Contraction:
         flat = [self.flat(v, s) for v, s in zip((left, right), sizes, strict=True)]
         product = self.em.op("MatMul", *flat)  # (batch, rows, columns), with one size each
         if len(rows) != 1 or len(columns) != 1:
+            pairs = list(zip(dims_of(left) or (), dims_of(right) or (), strict=False))[: len(batch)]
+            if len(pairs) == len(batch):
+                both = [fixed_sizes(pair) for pair in pairs]
+                lead = [None if pair is None else pair[pair[0] == 1] for pair in both]
+                product.shape = ir.Shape([*lead, None, None])
             shape = self.shape(
-                self.batch(product, left, right, len(batch)),
+                self.sizes(product, 0, len(batch)),
                 self.sizes(left, len(batch), len(batch) + len(rows)),
                 self.sizes(right, len(batch) + len(inner), len(b)),
             )
@@ -134,16 +139,6 @@ class _Contraction:
         if not given:
             return self.em.constant([], "shape")
         return self.em.op("Concat", *given, axis=0)
-
-    def batch(
-        self, product: ir.Value, left: ir.Value, right: ir.Value, count: int
-    ) -> ir.Value | None:
-        """Return the first sizes of a product: (count,); None for none of them."""
-        pairs = zip((dims_of(left) or ())[:count], (dims_of(right) or ())[:count], strict=False)
-        known = [b if a == 1 else a for a, b in pairs if isinstance(a, int) and isinstance(b, int)]
-        if count and len(known) == count:
-            return self.em.constant(known, "batch")
-        return self.sizes(product, 0, count)
 
     def sizes(self, value: ir.Value, start: int, stop: int) -> ir.Value | None:
         """Return the sizes of the dimensions from `start` to before `stop`: (stop - start,).
