@@ -36,7 +36,6 @@ class Layout:
         axis: The axis from the front; None per tensor.
         block: Elements per block along `axis`; 0 without blocks.
         split: Target of the Reshape that parts the blocks; None where they are not parted.
-        joined: Target of the Reshape back.
     """
 
     em: Emitter
@@ -44,15 +43,19 @@ class Layout:
     axis: int | None
     block: int = 0
     split: tuple[int, ...] | None = None
-    joined: tuple[int, ...] = ()
 
     def grouped(self, x: ir.Value | None = None) -> ir.Value:
         """Return the input, or `x` in its place, in the shape of the computation."""
-        return self._reshaped(self.x if x is None else x, self.split)
+        given = self.x if x is None else x
+        return given if self.split is None else self.em.op("Reshape", given, self.split)
 
     def restored(self, result: ir.Value) -> ir.Value:
         """Return a result in the shape of the input."""
-        return self._reshaped(result, None if self.split is None else self.joined)
+        if self.split is None or self.axis is None:
+            return result
+        before, after = self.split[: self.axis], self.split[self.axis + 2 :]
+        count = self.split[self.axis] * self.block
+        return self.em.op("Reshape", result, [*before, count, *after])
 
     def spread(self, values: ir.Value) -> ir.Value:
         """Return a scale or a zero point in a shape that broadcasts against `grouped`."""
@@ -68,11 +71,6 @@ class Layout:
         target = [1] * len(dims)
         target[self.axis] = -1
         return self.em.op("Reshape", values, target)
-
-    def _reshaped(self, value: ir.Value, target: Sequence[int] | None) -> ir.Value:
-        if target is None:
-            return value
-        return self.em.op("Reshape", value, list(target))
 
 
 def layout_of(em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value) -> Layout:
@@ -100,20 +98,17 @@ def layout_of(em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value) -> Layo
     axis = counted_axis(axis, len(dims))
     if not block:
         return Layout(em, x, axis)
-    return Layout(em, x, axis, block, *_targets(dims, axis, block))
+    return Layout(em, x, axis, block, _parts(dims, axis, block))
 
 
-def _targets(
-    dims: Sequence[Dim], axis: int, block: int
-) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
-    """Return the shapes that part the blocks and join them again; None where none can say it."""
+def _parts(dims: Sequence[Dim], axis: int, block: int) -> tuple[int, ...] | None:
+    """Return the shape that parts the blocks; None where none can say it."""
     size, after = dims[axis], fixed_sizes(dims[axis + 1 :])
     if not isinstance(size, int) or size % block or 0 in dims or after is None:
-        return None, ()
+        return None
     # A zero takes over the size at the same place, which behind the axis is another one; -1 would
     # fail where a size is 0.
-    before = [0] * axis
-    return (*before, size // block, block, *after), (*before, size, *after)
+    return (*[0] * axis, size // block, block, *after)
 
 
 def _name(value: ir.Value | None) -> str:
