@@ -157,6 +157,7 @@ class _Pass:
                 em = Emitter(scope, self.opset, node.name or node.op_type)
                 edit = self._pad if node.op_type == "Pad" else self._squeeze
                 freed = edit(node, em)
+                em.fold(self.folder.integers, ())
                 em.insert_before(node)
                 for value in freed:
                     remove_unused(value)

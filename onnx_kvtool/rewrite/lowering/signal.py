@@ -11,7 +11,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
-from onnx_kvtool.emit.forms import Term, cast, computed_in, dtype_of, known_type, size, unsqueeze
+from onnx_kvtool.emit.forms import (
+    Term,
+    cast,
+    computed_in,
+    dtype_of,
+    known_type,
+    scalar,
+    size,
+    unsqueeze,
+)
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
@@ -255,7 +264,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
         matrix = _matrix_of_frames(em, count, numbered, parts, is_half, wide)
     x = cast(em, signal, wide)
     x = unsqueeze(em, x, [2]) if len(dims) == 2 else x
-    stride = _scalar(em, step)
+    stride = cast(em, scalar(em, step), ir.DataType.INT64)
     number = (Term(em, size(em, dims[1], signal, 1)) - count) / stride + 1
     starts = Term(em, em.op("Range", 0, number, 1)) * stride
     index = starts.op("Reshape", [-1, 1]) + numbered  # (frames, N)
@@ -269,12 +278,6 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     return cast(em, result, dtype)
 
 
-def _scalar(em: Emitter, value: ir.Value) -> ir.Value:
-    """Return an integer input as int64: ()."""
-    whole = cast(em, value, ir.DataType.INT64)
-    return whole if dims_of(value) == () else em.op("Reshape", whole, [])
-
-
 def _length(view: Rewritten, em: Emitter, signal: ir.Value) -> tuple[int | None, ir.Value]:
     """Return the length of a frame where it is known, and as a value: (), int64."""
     window, length = view.input("window"), view.input("frame_length")
@@ -283,7 +286,7 @@ def _length(view: Rewritten, em: Emitter, signal: ir.Value) -> tuple[int | None,
     if length is not None and (window is None or not isinstance(known, int)):
         numbers = view.known(length)
         if numbers is None or numbers.size != 1:
-            return None, _scalar(em, length)
+            return None, cast(em, scalar(em, length), ir.DataType.INT64)
         known = int(numbers.ravel()[0])
     return known if isinstance(known, int) else None, size(em, known, value, axis)
 

@@ -119,18 +119,9 @@ def pads_of_all_axes(
         whole = np.zeros((2, rank), np.int64)
         whole[:, named.ravel() % rank] = numbers.reshape(2, -1)
         return em.constant(whole.ravel(), "pads")
-    places = _places(folder, em, axes, rank)
-    return em.op("ScatterElements", [0] * 2 * rank, places, pads)
-
-
-def _places(folder: ConstantFolder, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
-    """Return where the pads of `axes` stand among those of all axes: (2 * n,)."""
-    known = folder.integers(axes)
-    if known is not None:
-        first = known.ravel() % rank
-        return em.constant(np.concatenate([first, first + rank]), "places")
     begin = Term(em, axes).cast(ir.DataType.INT64) % rank  # negative axes count from the end
-    return em.op("Concat", begin, begin + rank, axis=0)
+    places = begin.op("Concat", begin + rank, axis=0)
+    return em.op("ScatterElements", [0] * 2 * rank, places, pads)
 
 
 def _wrapped(

@@ -52,39 +52,26 @@ def lower_gather_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
     known_type(data)
     dims, counts = (known_dims(v) for v in (data, indices))
     front, axis = _front(view, em, data, indices)
-    place = _element_places(em, data, dims, front, counts, axis)
+    outside = None
     if view.known(indices) is None:
-        length = product(em, data, dims, [axis])
-        everything = product(em, data, dims, range(len(dims)))
-        place = replaced_where(place, _outside(Term(em, front), length), everything)
-    return em.op("Gather", em.op("Reshape", data, [-1]), place, axis=0)
+        outside = _outside(Term(em, front), product(em, data, dims, [axis]))
+    return gathered_elements(em, data, dims, front, counts, axis, outside)
 
 
 def gathered_elements(
     em: Emitter,
     data: ir.Value,
     dims: tuple[Dim, ...],
-    index: ir.Value,
-    counts: tuple[Dim, ...],
-    axis: int,
-) -> ir.Value:
-    """Return the element of the data at each index along an axis, as GatherElements does.
-
-    `dims` and `counts` are the dimensions of data and index; no index is negative or out of range.
-    """
-    place = _element_places(em, data, dims, index, counts, axis)
-    return em.op("Gather", em.op("Reshape", data, [-1]), place, axis=0)
-
-
-def _element_places(
-    em: Emitter,
-    data: ir.Value,
-    dims: tuple[Dim, ...],
     front: ir.Value,
     counts: tuple[Dim, ...],
     axis: int,
-) -> Term:
-    """Return the place of each element in the data made one dimension: of the shape of `front`."""
+    outside: Term | None = None,
+) -> ir.Value:
+    """Return the element of the data at each index along an axis, as GatherElements does.
+
+    `dims` and `counts` are the dimensions of data and index; no index is negative. `outside` is 1
+    for those that are out of range, which fail.
+    """
     rank, places = len(dims), []
     for d in range(rank):
         index = Term(em, front)
@@ -92,7 +79,10 @@ def _element_places(
             index = count_up(em, product(em, front, counts, [d]))
             index = index.op("Reshape", [-1 if place == d else 1 for place in range(rank)])
         places.append(index * product(em, data, dims, range(d + 1, rank)))
-    return functools.reduce(operator.add, places)
+    place = functools.reduce(operator.add, places)
+    if outside is not None:
+        place = replaced_where(place, outside, product(em, data, dims, range(rank)))
+    return em.op("Gather", em.op("Reshape", data, [-1]), place, axis=0)
 
 
 def lower_gather_nd_11(view: Rewritten, em: Emitter) -> ir.Value:
