@@ -19,6 +19,9 @@ from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Dtype, Named, Value, Values
 
+Attributes = Mapping[str, ir.Attr]
+"""The attributes of a node, or the values of the parameters of a function, by name."""
+
 # Element types of a node's inputs, checked against its schema.
 
 
@@ -238,7 +241,7 @@ class BorrowedNode:
     def __init__(
         self,
         node: ir.Node,
-        attributes: Mapping[str, ir.Attr],
+        attributes: Attributes,
         opsets: Mapping[str, int],
         new_ops: Sequence[type] = (),
     ) -> None:

@@ -15,7 +15,7 @@ from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import OpFacts, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.runtime.engine.borrowed import BorrowedNode, demand_legal, type_check
+from onnx_kvtool.runtime.engine.borrowed import Attributes, BorrowedNode, demand_legal, type_check
 from onnx_kvtool.runtime.engine.program import (
     ABSENT,
     Action,
@@ -91,7 +91,7 @@ class _Frame(NamedTuple):
 
     path: str
     opsets: Mapping[str, int]
-    parameters: Mapping[str, ir.Attr]
+    parameters: Attributes
     calls: tuple[ir.OperatorIdentifier, ...] = ()
 
 
@@ -112,7 +112,7 @@ class Compiler:
     def __init__(
         self,
         model: ir.Model,
-        parameters: Mapping[str, ir.Attr] | None = None,
+        parameters: Attributes | None = None,
         new_ops: Sequence[Any] = (),
     ) -> None:
         self._parameters = parameters or {}
@@ -248,7 +248,7 @@ class Compiler:
         step: Step,
         node: ir.Node,
         facts: OpFacts,
-        attributes: Mapping[str, ir.Attr],
+        attributes: Attributes,
         slots: Slots,
     ) -> Action:
         """Return an action that runs the standard form of an operator of onnxruntime."""
@@ -270,7 +270,7 @@ class Compiler:
         step: Step,
         kernel: KernelFunction,
         facts: OpFacts,
-        attributes: Mapping[str, ir.Attr],
+        attributes: Attributes,
         frame: _Frame,
         slots: Slots,
         opset: int,
@@ -307,7 +307,7 @@ class Compiler:
         self,
         function: ir.Function,
         node: ir.Node,
-        attributes: Mapping[str, ir.Attr],
+        attributes: Attributes,
         frame: _Frame,
     ) -> Action:
         identifier = function.identifier()

@@ -16,7 +16,7 @@ from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.emit.emitter import Names, Refusal, ScopedValues, release
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.runtime.engine.borrowed import type_check
+from onnx_kvtool.runtime.engine.borrowed import Attributes, type_check
 from onnx_kvtool.runtime.engine.program import ABSENT, Program, State, Step
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import Ints, Value, Values
@@ -61,7 +61,7 @@ class Derived:
         node: ir.Node,
         step: Step,
         facts: OpFacts,
-        attributes: Mapping[str, ir.Attr],
+        attributes: Attributes,
         constants: _Constants,
         owner: Compiler,
     ) -> None:

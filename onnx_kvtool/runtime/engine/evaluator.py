@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from onnx_kvtool import __version__
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.machine import collector_paused
 from onnx_kvtool.ops.traits import contradiction
-from onnx_kvtool.runtime.engine.borrowed import declared_mismatch
+from onnx_kvtool.runtime.engine.borrowed import Attributes, declared_mismatch
 from onnx_kvtool.runtime.engine.compiler import Compiler
 from onnx_kvtool.runtime.engine.program import Buffers, Program, State, Trace, Uncounted
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed
@@ -60,7 +60,7 @@ class Evaluator:
     def __init__(
         self,
         model: ir.Model,
-        parameters: Mapping[str, ir.Attr] | None = None,
+        parameters: Attributes | None = None,
         new_ops: Sequence[type] = (),
     ) -> None:
         for value in model.graph.inputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.ops.schema import OpFacts
+from onnx_kvtool.runtime.engine.borrowed import Attributes
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.axes import require_room
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
@@ -121,9 +122,7 @@ def text_objects(values: Array) -> Array:
 # The attributes of a node as its kernel takes them.
 
 
-def resolve(
-    attributes: Mapping[str, ir.Attr], parameters: Mapping[str, ir.Attr]
-) -> dict[str, ir.Attr]:
+def resolve(attributes: Attributes, parameters: Attributes) -> dict[str, ir.Attr]:
     """Return attributes with references to function parameters replaced by their values.
 
     If the caller of the function omitted an attribute, one that refers to it is omitted as well.
@@ -139,7 +138,7 @@ def resolve(
 
 def bound_attributes(
     facts: OpFacts,
-    attributes: Mapping[str, ir.Attr],
+    attributes: Attributes,
     body: Callable[[str, ir.Graph], Value],
 ) -> dict[str, Value]:
     """Return a value for each attribute of an operator.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,20 +12,21 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.kernel import Array, Body, Ints, Lines, Value, Values
 
-# Conditions of control flow.
+# Conditions and counts of control flow.
 
 
-def flag(name: str, value: Value) -> bool:
-    """Return a condition as a boolean. Its rank does not matter.
+def single(name: str, value: Value, dtype: type[np.generic] = np.bool_) -> Any:
+    """Return a condition, or another single element, as a value of Python. Its rank is any.
 
     Raises:
-        KernelError: If it is no boolean array of one element.
+        KernelError: If it is no array of one element of the type.
     """
     is_array = isinstance(value, np.ndarray)
-    if not is_array or value.dtype != np.bool_ or value.size != 1:
+    if not is_array or value.dtype != dtype or value.size != 1:
         got = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
-        raise KernelError(f"`{name}` is {got}, expected one element of type bool")
-    return bool(value.reshape(-1)[0])
+        expected = np.dtype(dtype).name
+        raise KernelError(f"`{name}` is {got}, expected one element of type {expected}")
+    return value.item()
 
 
 # If-1 to If-25.
@@ -36,7 +38,7 @@ def conditional(cond: Value, *, then_branch: Body, else_branch: Body) -> tuple[V
     Raises:
         KernelError: If `cond` is no boolean of one element.
     """
-    return tuple(then_branch() if flag("cond", cond) else else_branch())
+    return tuple(then_branch() if single("cond", cond) else else_branch())
 
 
 # Outputs that grow by one element per iteration.
@@ -108,8 +110,8 @@ def loop(M: Value = None, cond: Value = None, *v_initial: Value, body: Body) -> 
         KernelError: If `M` is no int64 of one element, a condition no boolean of one element, the
             body has other numbers of inputs or outputs, or a scan output changes shape or type.
     """
-    limit = None if M is None else _trips(M)
-    goes_on = True if cond is None else flag("cond", cond)
+    limit = None if M is None else single("M", M, np.int64)
+    goes_on = True if cond is None else single("cond", cond)
     states = list(v_initial)
     if len(body.outputs) < 1 + len(states):
         raise KernelError(
@@ -125,18 +127,12 @@ def loop(M: Value = None, cond: Value = None, *v_initial: Value, body: Body) -> 
             *states,
             given_up=range(2, 2 + len(states)),
         )
-        goes_on = flag("the condition that the body returns", results[0])
+        goes_on = single("the condition that the body returns", results[0])
         states = list(results[1 : 1 + len(states)])
         for stack, element in zip(stacks, results[1 + len(states) :], strict=True):
             stack.add(element)
         iteration += 1
     return (*states, *(stack.result() for stack in stacks))
-
-
-def _trips(value: Value) -> int:
-    if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.size != 1:
-        raise KernelError("`M` is expected to be one element of type int64")
-    return int(value.reshape(-1)[0])
 
 
 # Scan-8 and Scan-9 to Scan-25.

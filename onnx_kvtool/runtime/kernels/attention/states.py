@@ -79,8 +79,10 @@ def linear_attention_27(
     if past_state is not None:
         check_shape("past_state", past_state.shape, state_shape, "(B, kv_num_heads, d_k, d_v)")
         state = past_state.astype(np.float32)
-    forget = None if decay is None else np.exp(_decay(decay, k.shape))
-    rate = None if beta is None else _beta(beta, k.shape)
+    forget = _gate("decay", decay, k.shape, kv_num_heads * size)
+    rate = _gate("beta", beta, k.shape, 1)
+    if forget is not None:
+        np.exp(forget, out=forget)
     q *= np.float32(scale if scale else 1.0 / math.sqrt(size))
     grouped = q.reshape(batch, kv_num_heads, heads // kv_num_heads, tokens, size)
     output = np.empty((*grouped.shape[:4], v.shape[3]), np.float32)
@@ -111,26 +113,17 @@ def _check_rule(rule: str, decay: Array | None, beta: Array | None) -> None:
             raise KernelError(f"`{name}` is {state}, but the rule `{rule}` {need}")
 
 
-def _decay(decay: Array, shape: Ints) -> Reals:
-    """Return the decay as (B, KV, T, 1 or D)."""
-    batch, heads, tokens, size = shape
-    if decay.shape not in ((batch, tokens, heads), (batch, tokens, heads * size)):
-        raise KernelError(
-            f"`decay` has shape {decay.shape}, expected {(batch, tokens, heads)} or "
-            f"{(batch, tokens, heads * size)}"
-        )
-    return split_heads(decay, "decay", heads, "kv_num_heads").astype(np.float32)
-
-
-def _beta(beta: Array, shape: Ints) -> Reals:
-    """Return the rate as (B, KV or 1, T, 1)."""
+def _gate(name: str, gate: Array | None, shape: Ints, wide: int) -> Reals | None:
+    """Return (B, KV or 1, T, n) of a gate that is (B, T, KV) or (B, T, `wide`), if there is one."""
+    if gate is None:
+        return None
     batch, heads, tokens, _ = shape
-    if beta.shape not in ((batch, tokens, heads), (batch, tokens, 1)):
+    expected = (batch, tokens, heads), (batch, tokens, wide)
+    if gate.shape not in expected:
         raise KernelError(
-            f"`beta` has shape {beta.shape}, expected {(batch, tokens, heads)} or "
-            f"{(batch, tokens, 1)}"
+            f"`{name}` has shape {gate.shape}, expected {expected[0]} or {expected[1]}"
         )
-    return beta.transpose(0, 2, 1)[..., None].astype(np.float32)
+    return split_heads(gate, name, min(heads, gate.shape[2]), "kv_num_heads").astype(np.float32)
 
 
 # CausalConvWithState-27: a depthwise convolution over the past.
