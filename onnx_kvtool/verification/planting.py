@@ -266,10 +266,8 @@ def _moved(name: str, dtype: str) -> list[onnx.NodeProto]:
     """Return nodes that compute `name` of what its producer gives and of its input."""
     make = onnx.helper.make_node
     right, (through, numpy_type) = f"{name}.kvtool_right", _THROUGH[dtype]
-    if dtype == "bool":
-        return [make("Xor", [right, port(name)], [name])]
     if np.dtype(numpy_type).name == dtype:
-        return [make("Sub", [right, port(name)], [name])]
+        return [make("Xor" if dtype == "bool" else "Sub", [right, port(name)], [name])]
     wide, moved = f"{name}.kvtool_wide", f"{name}.kvtool_moved"
     return [
         make("Cast", [right], [wide], to=through),

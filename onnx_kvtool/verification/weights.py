@@ -328,10 +328,12 @@ def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
 
 def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, str]]:
     if found is not None:
+        known = ((x, y) for x, y in found.weights if x in a.weights and y in b.weights)
+        # A rewrite replaces sizes, axes or indices by its own.
         return [
             (x, y)
-            for x, y in found.weights
-            if x in a.weights and y in b.weights and not _is_made(x, y, b.weights[y])
+            for x, y in known
+            if x == y or not y.startswith(_MADE) or b.weights[y].dtype not in SIZES
         ]
     return [
         (name, name)
@@ -339,11 +341,6 @@ def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, 
         if (other := b.weights.get(name)) is not None
         and (other.dtype, tuple(other.shape)) == (tensor.dtype, tuple(tensor.shape))
     ]
-
-
-def _is_made(name: str, other: str, tensor: ir.TensorProtocol) -> bool:
-    """Return whether a rewrite replaced sizes, axes or indices by its own."""
-    return name != other and other.startswith(_MADE) and tensor.dtype in SIZES
 
 
 def _reasons(a: Weighted, b: Weighted, found: Likeness | None) -> Iterator[tuple[str, str, str]]:
