@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.positions import compared, own_axis
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.walk import maker
+from onnx_kvtool.core.walk import maker, read_values
 from onnx_kvtool.ops.operators import ScatterElements, ScatterND
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
@@ -250,10 +251,8 @@ class Mask:
     is_negated: bool
 
 
-def read_mask(proof: Proof, value: ir.Value | None) -> Mask | None:
+def read_mask(proof: Proof, value: ir.Value) -> Mask | None:
     """Return `value` as a mask; None if it is no mask."""
-    if value is None:
-        return None
     described = proof.maps.of(value)
     if described.element is None or described.shape is None:
         return None
@@ -348,7 +347,7 @@ def raise_where(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         Unproven: If a fact is missing.
     """
     view = NodeView(node, proof.opset)
-    mask = read_mask(proof, view.input("condition"))
+    mask = read_mask(proof, view.required("condition"))
     if mask is None:
         return None
     new, kept = view.operands("X", "Y")
@@ -380,11 +379,11 @@ def raise_one_hot_sum(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
         Unproven: If a fact is missing.
     """
     view = NodeView(node, proof.opset)
-    for one, other in (("A", "B"), ("B", "A")):
-        for keeping, cache in _products(proof, view.required(one)):
+    for one, other in permutations(view.operands("A", "B")):
+        for keeping, cache in _products(proof, one):
             if not keeping.is_negated or not is_cache(proof, cache):
                 continue
-            for choosing, update in _products(proof, view.required(other)):
+            for choosing, update in _products(proof, other):
                 shape = proof.maps.shape
                 same = (choosing.axis, choosing.position) == (keeping.axis, keeping.position)
                 is_one_grid = shape(choosing.value) == shape(keeping.value)
@@ -412,9 +411,6 @@ def _prove_sum(
 def _products(proof: Proof, value: ir.Value) -> Iterator[tuple[Mask, ir.Value]]:
     """Yield the ways to read a value as a mask times something."""
     node = maker(value, "Mul")
-    if node is None or len(node.inputs) != 2:
-        return
-    for factor, other in (tuple(node.inputs), tuple(reversed(node.inputs))):
-        mask = read_mask(proof, factor)
-        if mask is not None and other is not None:
+    for factor, other in () if node is None else permutations(read_values(node), 2):
+        if (mask := read_mask(proof, factor)) is not None:
             yield mask, other

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.walk import is_op, upwards
+from onnx_kvtool.core.walk import is_op, maker, read_values, upwards
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import WHOLE_TYPES
 from onnx_kvtool.rewrite.raising.proof import Proof, same_dim
@@ -300,10 +300,9 @@ def check_no_overflow(proof: Proof, indices: ir.Value) -> None:
                     f"`{value.name}` is computed in 32 bits and may leave their range before it "
                     "wraps",
                 )
-        node = value.producer()
-        for operand in () if node is None or node.domain != "" else node.inputs:
-            is_integer = operand is not None and proof.maps.of(operand).dtype in WHOLE_TYPES
-            if operand is not None and is_integer and operand not in seen:
+        node = maker(value)
+        for operand in () if node is None else read_values(node):
+            if operand not in seen and proof.maps.of(operand).dtype in WHOLE_TYPES:
                 seen.add(operand)
                 pending.append(operand)
         if len(seen) > _MOST:

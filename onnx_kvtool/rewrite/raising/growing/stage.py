@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.caches.cache import Cache, RotatedCache
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.walk import is_op, nodes
+from onnx_kvtool.core.walk import is_op, nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
 from onnx_kvtool.ops.view import MalformedNode
@@ -85,8 +85,6 @@ class Circulating:
     def run(self, window: Rolling) -> tuple[WindowRead, ir.Value]:
         """Give one window its circular cache; return what is read of it, and the starts."""
         edit, node, past = self.edit, window.node, window.past
-        graph = node.graph
-        assert graph is not None
         for shape in window.shapes:
             edit.resize(window, shape)
         em = Emitter.at(node, edit.scopes, edit.opset, "kvtool/raise")
@@ -110,7 +108,7 @@ class Circulating:
             hint="TensorScatter",
         )
         present.doc_string = output.doc_string
-        graph.outputs[graph.outputs.index(output)] = present
+        supersede(output, present)
         present.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_order")
         present.shape = with_rows(output.shape, window, window.capacity)
         past.shape = with_rows(past.shape, window, window.capacity)
