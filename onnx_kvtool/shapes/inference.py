@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -96,8 +97,7 @@ class InferReport(Shown):
         return bool(self.conflicts) or (self.strict and bool(self.unknown))
 
 
-@dataclass(frozen=True, slots=True)
-class Inference:
+class Inference(NamedTuple):
     """The inference of one model.
 
     Attributes:

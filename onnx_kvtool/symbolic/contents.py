@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -20,8 +19,7 @@ MOST_PARTS = 64
 """Longest axis along which the elements are described one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexMap:
+class IndexMap(NamedTuple):
     """The shape and the elements of a value.
 
     Attributes:
@@ -179,8 +177,7 @@ LARGEST = 4096
 """Most elements of a value that is folded; larger tensors are weights, and never read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(NamedTuple):
     """An integer tensor with possibly unknown elements.
 
     Attributes:

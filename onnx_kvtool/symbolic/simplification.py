@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import onnx_ir as ir
 
@@ -445,8 +445,7 @@ def _without_a_side(index: Expr, size: Expr, facts: Facts) -> Expr | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Rebuilding:
+class _Rebuilding(NamedTuple):
     """One pass over an expression; the arguments of `substitute`."""
 
     coordinates: Mapping[int, Expr]

@@ -302,7 +302,12 @@ class _Reading:
         if way.depth > _DEEPEST_SCORE:
             raise Unproven("unknown-scores", "too many nodes lie between Softmax and the product")
         if is_product(node):
-            return self.at_product(seen, way)
+            found = product(seen, self.frame)
+            if found is None:
+                text = f"the sizes of the operands of the product `{seen.value.name}` may differ"
+                raise Unproven("sizes-unrelated", text)
+            scale = way.factor if way.softcap is None else way.factor * way.softcap
+            return Scores(found, seen.value, way.masks, scale, way.softcap, way.masked_as)
         match node.op_type:
             case "Add" | "Sub":
                 return self.added(node, seen, way)
@@ -310,22 +315,18 @@ class _Reading:
                 return self.scaled(node, seen, way)
             case "Cast":
                 return self.cast(node, seen, way)
-            case "Tanh":
-                return self.capped(node, seen, way)
             case "Where":
                 return self.replaced(node, seen, way)
+            case "Tanh":
+                source = node.inputs[0]
+                if way.softcap is not None or way.factor <= 0 or source is None:
+                    raise _unknown(seen.value)
+                inner = way._replace(factor=1.0, softcap=way.factor, depth=way.depth + 1)
+                return self.up(Seen(source, seen.index), inner)
         above = self.frame.above(seen, self.frame.facts())
         if above is None:
             raise _unknown(seen.value)
         return self.up(above, way.scaled(1.0))
-
-    def at_product(self, seen: Seen, way: _Way) -> Scores:
-        found = product(seen, self.frame)
-        if found is None:
-            text = f"the sizes of the operands of the product `{seen.value.name}` may differ"
-            raise Unproven("sizes-unrelated", text)
-        scale = way.factor if way.softcap is None else way.factor * way.softcap
-        return Scores(found, seen.value, way.masks, scale, way.softcap, way.masked_as)
 
     def cast(self, node: ir.Node, seen: Seen, way: _Way) -> Scores:
         source, to = node.inputs[0], seen.value.dtype
@@ -347,13 +348,6 @@ class _Reading:
         if not math.isfinite(number):
             raise Unproven("unknown-scale", f"`{seen.value.name}` scales the scores by {number}")
         return self.up(above, way.scaled(number))
-
-    def capped(self, node: ir.Node, seen: Seen, way: _Way) -> Scores:
-        source = node.inputs[0]
-        if way.softcap is not None or way.factor <= 0 or source is None:
-            raise _unknown(seen.value)
-        inner = way._replace(factor=1.0, softcap=way.factor, depth=way.depth + 1)
-        return self.up(Seen(source, seen.index), inner)
 
     def added(self, node: ir.Node, seen: Seen, way: _Way) -> Scores:
         if way.softcap is not None:

@@ -8,6 +8,7 @@ from onnx_kvtool.symbolic.expressions import integer
 from onnx_kvtool.symbolic.rules.site import (
     Shapes,
     ShapeSite,
+    changed,
     malformed_if,
     placed,
 )
@@ -45,7 +46,7 @@ def tensor_scatter(site: ShapeSite) -> Shapes:
 
 def _check_update(site: ShapeSite, past: Shape, update: Shape, axis: int) -> None:
     if len(update) != len(past):
-        wanted = shape_words((*past[:axis], site.lost(axis, ""), *past[axis + 1 :]))
+        wanted = shape_words(changed(past, axis, site.lost(axis, "")))
         site.conflict("operand-shape", 1, shape_words(update), wanted, "rank of the cache")
         return
     for i, (size, other) in enumerate(zip(past, update, strict=True)):
@@ -54,12 +55,11 @@ def _check_update(site: ShapeSite, past: Shape, update: Shape, axis: int) -> Non
     known = site.knowledge.equalities
     longer = known.resolved(update[axis]) - known.resolved(past[axis])
     if interval(longer)[0] > 0:
-        most = (*past[:axis], past[axis], *past[axis + 1 :])
         what = (
             f"sequence_length {words(update[axis])} exceeds "
             f"max_sequence_length {words(past[axis])} of axis {axis}"
         )
-        site.conflict("sequence-too-long", 1, shape_words(update), shape_words(most), what)
+        site.conflict("sequence-too-long", 1, shape_words(update), shape_words(past), what)
 
 
 def attention(site: ShapeSite) -> Shapes:

@@ -314,9 +314,7 @@ def arg_reduce(site: ShapeSite) -> Shapes:
 
 
 def _without(shape: Shape, axes: set[int], keep: bool) -> Shape:
-    if keep:
-        return tuple(ONE if i in axes else size for i, size in enumerate(shape))
-    return tuple(size for i, size in enumerate(shape) if i not in axes)
+    return tuple(ONE if i in axes else n for i, n in enumerate(shape) if keep or i not in axes)
 
 
 def layer_normalization(site: ShapeSite) -> Shapes:
