@@ -327,10 +327,11 @@ def affine_grid_20(theta: Array, size: Array, *, align_corners: int = 0) -> Arra
     Raises:
         KernelError: If the shapes do not fit each other, or a size is negative.
     """
-    batch, *sizes = [n for axis, n in enumerate(read_integers(size, "size")) if axis != 1]
-    rank = len(sizes)
-    if rank not in (2, 3) or min(batch, *sizes) < 0:
+    kept = [n for axis, n in enumerate(read_integers(size, "size")) if axis != 1]
+    if len(kept) not in (3, 4) or min(kept) < 0:
         raise KernelError(f"`size` is {size.tolist()}, expected four or five sizes of 0 or more")
+    batch, *sizes = kept
+    rank = len(sizes)
     if theta.shape != (batch, rank, rank + 1):
         expected = (batch, rank, rank + 1)
         raise KernelError(f"`theta` has shape {theta.shape}, expected {expected} as `size` says")

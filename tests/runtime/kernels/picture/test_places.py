@@ -68,6 +68,7 @@ def test_a_grid_of_bfloat16_and_one_of_nothing() -> None:
     ("shape", "size", "message"),
     [
         pytest.param((1, 2, 3), [1, 1, 5], "expected four or five sizes", id="a line"),
+        pytest.param((1, 2, 3), [], r"`size` is \[\], expected four or five sizes", id="nothing"),
         pytest.param((1, 2, 3), [1, 1, -5, 2], "expected four or five sizes", id="less than none"),
         pytest.param((1, 3, 4), [1, 1, 5, 7], r"expected \(1, 2, 3\) as `size`", id="a room"),
         pytest.param((2, 2, 3), [3, 1, 5, 7], r"expected \(3, 2, 3\) as `size`", id="a batch"),
