@@ -83,15 +83,16 @@ class _Rotation:
         x, rotated = self.x, self.rotated
         if self.rank == 3:
             x = self._reshape(x, [0, 0, self.heads, self.size])
-        first, rest = split(self.em, x, [rotated, self.size - rotated])
         if self.interleaved:
-            swapped = self._other_of_pairs(first, [0, 0, 0, rotated])
+            cos, sin = self._one_head("cos_cache"), self._one_head("sin_cache")
+            first, rest = split(self.em, x, [rotated, self.size - rotated])
+            turned = [
+                self._turned(first, self._other_of_pairs(first, [0, 0, 0, rotated]), cos, sin)
+            ]
         else:
-            left, right = split(self.em, first, [rotated // 2] * 2)
-            swapped = self._op("Concat", right, left, axis=-1, hint="swapped")
-        cos, sin = self._one_head("cos_cache"), self._one_head("sin_cache")
-        turned = self._turned(first, swapped, cos, sin)
-        joined = self._op("Concat", turned, rest, axis=-1, hint="joined")
+            *halves, rest = split(self.em, x, [rotated // 2, rotated // 2, self.size - rotated])
+            turned = self._turned_halves(*halves)
+        joined = self._op("Concat", *turned, rest, axis=-1, hint="joined")
         if self.rank == 3:
             joined = self._reshape(joined, [0, 0, self.heads * self.size])
         return joined
@@ -109,6 +110,26 @@ class _Rotation:
         first, second = split(self.em, pairs, [1, 1])
         swapped = self._op("Concat", second, first, axis=len(shape), hint="swapped")
         return self._reshape(swapped, shape)
+
+    def _turned_halves(self, first: ir.Value, second: ir.Value) -> list[ir.Value]:
+        cos, sin = self._one_half("cos_cache"), self._one_half("sin_cache")
+        real = self._op(
+            "Sub",
+            self._op("Mul", cos, first, hint="cos_x1"),
+            self._op("Mul", sin, second, hint="sin_x2"),
+            hint="real",
+        )
+        imaginary = self._op(
+            "Add",
+            self._op("Mul", sin, first, hint="sin_x1"),
+            self._op("Mul", cos, second, hint="cos_x2"),
+            hint="imaginary",
+        )
+        return [real, imaginary]
+
+    def _one_half(self, name: str) -> ir.Value:
+        """Return a table with a dimension for the heads: (B, L, 1, R / 2), or (B, 1, L, R / 2)."""
+        return unsqueeze(self.tables, self._rows(name), [5 - self.rank], hint=name)
 
     def _one_head(self, name: str) -> ir.Value:
         """Return a table with a dimension for the heads: (B, L, 1, R), or (B, 1, L, R)."""
