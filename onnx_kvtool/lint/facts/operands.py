@@ -195,7 +195,7 @@ IN_DEFAULT_DOMAIN: Mapping[str, str] = Table(
         # Opset 17 made this one of ONNX; below, it is one of onnxruntime's.
         ("LayerNormalization", _FUSED),
         ("SimplifiedLayerNormalization", _FUSED),
-        *((op, _RETIRED) for op in _EARLY),
+        *dict.fromkeys(_EARLY, _RETIRED).items(),
     ],
 )
 """A clause about each operator."""
