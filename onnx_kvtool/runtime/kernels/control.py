@@ -204,12 +204,21 @@ def scan_8(
         The states (B, ...), then the scan outputs (B, S, ...), zero after the end of a row.
 
     Raises:
-        KernelError: As `scan_9`; also if batch sizes differ or a length is out of range.
+        KernelError: As `scan_9`; also if an input is absent, the scan inputs differ in their first
+            two sizes, batch sizes differ, a length is out of range, or the rows of a result differ.
     """
     values = initial_state_and_scan_inputs
     count = _states(values, num_scan_inputs)
     backwards = _directions("directions", directions, num_scan_inputs)
-    batch, size = values[-1].shape[:2]
+    if not all(isinstance(value, np.ndarray) for value in values):
+        raise KernelError("an input is absent, expected a tensor for each state and scan input")
+    shapes = [v.shape for v in values[count:]]
+    if min(map(len, shapes)) < 2 or len({shape[:2] for shape in shapes}) > 1:
+        raise KernelError(
+            f"the scan inputs have shapes {shapes}, expected the same first two sizes: the batch "
+            "and the elements of each row"
+        )
+    batch, size = shapes[0][:2]
     if any(v.shape[:1] != (batch,) for v in values):
         raise KernelError(f"batch sizes differ: {[v.shape[:1] for v in values]}")
     lengths = [size] * batch if sequence_lens is None else sequence_lens.reshape(-1).tolist()
@@ -227,7 +236,10 @@ def scan_8(
         found = [stack.result() for stack in stacks]
         rest = [np.zeros((size - length, *array.shape[1:]), array.dtype) for array in found]
         rows.append([*states, *map(np.concatenate, zip(found, rest, strict=True))])
-    return tuple(np.stack(column) for column in zip(*rows, strict=True))
+    try:
+        return tuple(np.stack(column) for column in zip(*rows, strict=True))
+    except ValueError as error:
+        raise KernelError("the rows of a state or scan output differ in shape") from error
 
 
 def _states(values: Sequence[Array], scanned: int) -> int:

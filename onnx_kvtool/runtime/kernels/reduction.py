@@ -102,7 +102,7 @@ def _edge(dtype: Dtype, *, least: bool) -> Any:
 def axes_by_attribute(reduction: Reduction) -> KernelFunction:
     """Return a kernel of the versions whose axes are an attribute.
 
-    Ints that are absent or an empty list are all axes. Negative axes, which version 1 does not
+    Axes that are absent or an empty list are all axes. Negative axes, which version 1 does not
     mention, count from the back.
     """
 
@@ -118,7 +118,7 @@ def axes_by_attribute(reduction: Reduction) -> KernelFunction:
 def axes_by_input(reduction: Reduction) -> KernelFunction:
     """Return a kernel of the versions whose axes are an input.
 
-    Ints that are absent or empty are all axes, or none where `noop_with_empty_axes` says so.
+    Axes that are absent or empty are all axes, or none where `noop_with_empty_axes` says so.
     """
 
     def kernel(

@@ -130,8 +130,8 @@ def dropout_12(
     1 / (1 - ratio); the mask is true where it is.
 
     Raises:
-        KernelError: If `ratio` or `training_mode` is no scalar, or `ratio` is outside [0, 1) in
-            training mode.
+        KernelError: If `ratio` or `training_mode` is no scalar; in training mode, if `ratio` is
+            outside [0, 1) or `seed` outside what numpy takes.
     """
     everything = np.ones(data.shape, np.bool_)
     if training_mode is None or not read_scalar(training_mode, "training_mode", context):
@@ -141,6 +141,8 @@ def dropout_12(
         raise KernelError(f"`ratio` is {share}, expected 0 or more and less than 1")
     if share == 0:
         return data, everything
+    if seed is not None and not 0 <= seed < 1 << 32:
+        raise KernelError(f"`seed` is {seed}, expected 0 to {(1 << 32) - 1}")
     context.warn("elements are dropped at random in training mode, as onnx.reference draws them")
     generator = np.random.RandomState(0 if seed is None else seed)
     left = generator.uniform(0, 1, data.shape) >= share

@@ -157,6 +157,35 @@ def test_scan_8_goes_through_each_row_of_the_batch(lengths: list[int] | None, op
         assert not got["all"][row, length:].any()
 
 
+@each(
+    ("scanned", "state", "x", "inputs", "message"),
+    [
+        pytest.param(1, (2, 5), (2,), "(, s, x)", r"scan inputs .* \[\(2,\)\]", id="rank 1"),
+        pytest.param(
+            2, (2,), (2, 3), "(, s, x)", r"scan inputs .* \[\(2,\), \(2, 3\)\]", id="both"
+        ),
+        pytest.param(2, (2, 4), (2, 3), "(n, s, x)", r"scan inputs .* \[\(2, 4\)", id="lengths"),
+        pytest.param(1, (2, 5), (2, 3), "(, , x)", "an input is absent", id="no state"),
+        pytest.param(1, (2, 5), (2, 3), "(n, s, x)", "rows .* differ", id="states that grow"),
+    ],
+)
+def test_scan_8_of_rows_that_do_not_fit_fails(
+    scanned: int, state: tuple[int, ...], x: tuple[int, ...], inputs: str, message: str
+) -> None:
+    text = f"""
+    <ir_version: 3, opset_import: ["": 8]>
+    g (int64[2] n, float[{str(state).strip("(,)")}] s, float[{str(x).strip("(,)")}] x)
+      => (float[a, b] last, float[c, d] all) {{
+      last, all = Scan <num_scan_inputs = {scanned}, body = b (float[i] p, float e) =>
+        (float[j] q, float out) {{
+          q = Concat <axis = 0> (p, p) out = Identity (e) }}> {inputs}
+    }}
+    """
+    given = {name: np.ones(shape, np.float32) for name, shape in (("s", state), ("x", x))}
+    with pytest.raises(RunFailed, match=message):
+        run(text, n=np.array([1, 2]), **given)
+
+
 def test_a_scan_output_that_is_also_a_state_keeps_each_iteration() -> None:
     # The cache is written in place from the second iteration on; what was stacked must not change.
     text = """

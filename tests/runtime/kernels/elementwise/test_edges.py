@@ -228,6 +228,13 @@ REFUSALS = [
         "Dropout", 13, [arr(F32, 1), np.array(1.0, F32), np.array(True)], {}, "`ratio` is 1.0",
         id="a ratio of 1",
     ),
+    *(
+        pytest.param(
+            "Dropout", 13, [arr(F32, 1), None, np.array(True)], {"seed": seed},
+            f"`seed` is {seed}, expected 0 to 4294967295", id=f"a seed of {seed}",
+        )
+        for seed in (-1, 1 << 32)
+    ),
 ]  # fmt: skip
 
 
