@@ -62,6 +62,8 @@ def raise_contrib(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
             model, Names(model), lambda node: node not in waiting, opset=settings.opset
         )
     except Refusal as refusal:
+        for _, value, shape in resized:
+            value.shape = shape
         outcome.notes.append(f"operators in functions are left alone: {refusal.message}")
         return False
     for node, value, shape in resized:

@@ -80,6 +80,23 @@ def test_operators_may_be_kept() -> None:
     assert raised.opset_imports == read(GENAI).opset_imports
 
 
+def test_caches_keep_their_shapes_beside_a_function_that_stays() -> None:
+    model = read(GENAI)
+    gelu = ir.node("Gelu", [ir.val("x")], domain="com.microsoft")
+    last = ir.node("Other", gelu.outputs, domain="custom")
+    body = ir.Graph(gelu.inputs, last.outputs, nodes=[gelu, last], opset_imports={"custom": 2})
+    function = ir.Function("local", "Fn", graph=body, attributes=[])
+    model.functions[function.identifier()] = function
+    model.opset_imports["custom"] = 1
+    with pytest.raises(kv.Refused, match="no cache got the 16 rows"):
+        kv.raise_(model, capacity=16, verify=False)
+    raised, report = kv.raise_(model, capacity=16, partial=True, verify=False)
+    assert "operators in functions are left alone" in report.notes[0]
+    past, present = raised.graph.inputs[2], raised.graph.outputs[1]
+    shapes = [str(past.shape), str(present.shape)]
+    assert shapes == [f"[batch_size,2,{n}_sequence_length,kv_cache_dim]" for n in ("past", "total")]
+
+
 @pytest.mark.long
 @grid(
     6,
