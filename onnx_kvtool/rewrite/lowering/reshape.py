@@ -58,7 +58,7 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
     """
     op = em.op
     dtype = dtype_of(data)
-    if not empty:
+    if not empty or dims_of(shape) == (0,):  # a scalar is never empty
         return op("Reshape", data, shape)
     if em.opset >= 14:
         return op("Reshape", data, shape, allowzero=1)

@@ -68,6 +68,13 @@ def test_empty_operands() -> None:
     check(model, inputs, 11, [np.zeros((2, 5), np.float32)])
 
 
+def test_a_scalar_of_unknown_sizes_without_if() -> None:
+    inputs = {"a": np.array([2, 3], np.float32), "b": np.array([5, 7], np.float32)}
+    dims = {"a": ["n"], "b": ["m"]}
+    model = one_node("Einsum", inputs, [np.float32], opset=12, dims=dims, equation="i,i->")
+    check(model, inputs, 10, [np.array(31, np.float32)])
+
+
 def test_an_unknown_rank_is_refused() -> None:
     inputs = {"x": np.zeros((2, 3), np.float32)}
     model = one_node("Einsum", inputs, [np.float32], opset=12, dims={"x": None}, equation="ij->ji")
