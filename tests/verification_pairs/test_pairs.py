@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.grids import each, part, thinned
+from tests.grids import each, thinned
 from tests.verification_pairs.judging import agreement, verdicts, witness
 from tests.verification_pairs.not_yet import FALSE_ALARMS, NOT_YET
 from tests.verification_pairs.pair import Pair, one, pair
@@ -59,7 +59,6 @@ def test_equal_models_agree(models: Pair) -> None:
     assert agreement(models, SEED) is None
 
 
-@part(4)
 @pytest.mark.long
 @pytest.mark.parametrize("models", _named(DIFFERENT, NOT_YET, 8))
 def test_what_differs_is_not_called_equal_without_a_word(models: Pair) -> None:
