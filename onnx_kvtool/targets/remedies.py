@@ -16,7 +16,7 @@ from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.targets.conditions.operators import quantized_values
-from onnx_kvtool.targets.conditions.sizes import listed
+from onnx_kvtool.targets.conditions.sizes import listed, size_of
 
 # `other-quantized-types`: uint8 instead of int8. The values and their zero point are both 128
 # higher, so that their differences, and all results, stay bit-identical. Padding is the zero point.
@@ -184,10 +184,12 @@ def begun_within(view: NodeView, em: Emitter) -> Replacement | None:
     starts, steps, axes = (listed(view, name, folder) for name in ("starts", "steps", "axes"))
     if dims is None or starts is None or not steps or axes is None:
         return None
+    if len({len(starts), len(steps), len(axes or steps)}) > 1:
+        return None
     for index, step in enumerate(steps):
-        size = dims[axes[index] if axes else index]
         if step >= 0:
             continue
+        size = size_of(dims, axes[index] if axes else index)
         if not isinstance(size, int) or size == 0:
             return None
         starts[index] = min(starts[index], size - 1)

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from onnx_kvtool.commands.check import run
 from onnx_kvtool.commands.requests import CheckRequest
@@ -276,17 +277,34 @@ MALFORMED = {
     "a type that is none": helper.make_node("Cast", ["x"], ["y"], to=-1),
     "no output": helper.make_node("Softmax", ["x"], []),
     **{f"{name} without inputs": helper.make_node(name, [], ["y"]) for name in OPERATORS},
+    "a Loop without inputs": helper.make_node("Loop", [], ["y"]),
+    "a Loop without a body": helper.make_node("Loop", ["one", ""], ["y"]),
+    "a Loop with an empty body": helper.make_node(
+        "Loop", ["one", ""], ["y"], body=helper.make_graph([], "b", [], [])
+    ),
+    "weights that are a vector": helper.make_node("Conv", ["x", "vector"], ["y"]),
+    "keys that are a vector": helper.make_node("Attention", ["x", "vector", "vector"], ["y"]),
+    "a Slice forward of no axis": helper.make_node("Slice", ["x", "two", "two", "nine"], ["y"]),
+    "a Slice backward of no axis": helper.make_node(
+        "Slice", ["x", "two", "one", "nine", "back"], ["y"]
+    ),
 }
+NUMBERS = {"one": [1], "two": [2], "nine": [9], "back": [-1]}
 
 
 @each("node", MALFORMED)
 def test_a_malformed_node_is_a_finding_for_every_target(
     node: onnx.NodeProto, tmp_path: Path
 ) -> None:
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("vector", TensorProto.FLOAT, [3]),
+    ]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    graph = helper.make_graph([node], "g", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    numbers = [numpy_helper.from_array(np.array(n), name) for name, n in NUMBERS.items()]
+    graph = helper.make_graph([node], "g", inputs, outputs, numbers)
+    opset = 24 if node.op_type == "Attention" and node.input else 18
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     names = tuple(dict.fromkeys(release.runtime for release in releases()))
     report = run(CheckRequest(paths=(str(tmp_path / "m.onnx"),), isolated=True, targets=names))

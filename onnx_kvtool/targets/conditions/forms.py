@@ -11,7 +11,7 @@ from onnx_kvtool.core.walk import maker, subgraphs
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
-from onnx_kvtool.targets.conditions.sizes import LONG_WAY, Asked, differ, is_constant
+from onnx_kvtool.targets.conditions.sizes import LONG_WAY, Asked, differ, is_constant, size_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -156,7 +156,8 @@ def _backward(asked: Asked) -> bool:
     for index, (step, start) in enumerate(zip(steps, starts, strict=False)):
         if step >= 0 or start < 0:
             continue
-        size = None if dims is None or axes is None else dims[axes[index] if axes else index]
+        axis = axes[index] if axes and index < len(axes) else index
+        size = None if dims is None or axes is None else size_of(dims, axis)
         if not isinstance(size, int) or start >= size:
             return True
     return False
@@ -265,7 +266,7 @@ def _computed_heads(asked: Asked) -> bool:
     dims = [dims_of(value) for value in (view.query, view.key)]
     if any(one is not None and len(one) == 3 for one in dims):
         return False  # attributes give the numbers
-    query, key = (None if one is None else one[1] for one in dims)
+    query, key = (size_of(one or (), 1) for one in dims)
     if isinstance(query, int) and query == key:
         return False
     before: list[ir.Value | None] = [view.query, view.key, view.value]
@@ -374,9 +375,11 @@ def early_scan(asked: Asked) -> bool:
         output.uses() or output.is_graph_output() for output in asked.node.outputs[carried:]
     ):
         return False
-    if asked.folder.integers(asked.node.inputs[0]) is None:
+    bodies = [graph for _, graph in subgraphs(asked.node)]
+    is_whole = len(bodies) == 1 and bodies[0].outputs and len(bodies[0].inputs) > 1
+    if not is_whole or asked.folder.integers(given_input(asked.node, 0)) is None:
         return True
-    (body,) = [graph for _, graph in subgraphs(asked.node)]
+    (body,) = bodies
     goes_on: ir.Value | None = body.outputs[0]
     while goes_on is not None and (made := goes_on.producer()) is not None:
         if made.op_type != "Identity":

@@ -279,6 +279,11 @@ Dims = Sequence[Dim]
 Pair = tuple[Dim, Dim]
 
 
+def size_of(dims: Dims, axis: int) -> Dim:
+    """Return the size of an axis; None if it is unknown, or there is no such axis."""
+    return dims[axis] if -len(dims) <= axis < len(dims) else None
+
+
 def reshape_not_evident(asked: Asked) -> bool:
     """Whether the text of the sizes does not show that a Reshape keeps the number of elements.
 
@@ -408,7 +413,8 @@ def _of_channels(view: NodeView, data: Dims, weight: Dims) -> Iterator[Pair]:
         return
     channels = weight[0]
     if view.node.op_type == "Conv":
-        channels = weight[1] * view.integer("group") if isinstance(weight[1], int) else None
+        inner = size_of(weight, 1)
+        channels = inner * view.integer("group") if isinstance(inner, int) else None
     yield data[1], channels
 
 
@@ -444,7 +450,7 @@ def bound_may_exceed_size(asked: Asked) -> bool:
     dims, axes = asked.dims, asked.listed("axes")
     if dims is None or axes is None or asked.has("starts"):
         return False
-    is_open = [not isinstance(dims[axis], int) for axis in axes or range(len(dims))]
+    is_open = [not isinstance(size_of(dims, axis), int) for axis in axes or range(len(dims))]
     bounds = (asked.folder.partial(asked.view.input(name)) for name in ("starts", "ends"))
     return any(
         known and is_unknown and 1 < abs(int(number)) < _TO_THE_END
