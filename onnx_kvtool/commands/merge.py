@@ -198,7 +198,7 @@ def _parsed(path: str, text: str) -> Part | None:
             return None  # no report has a document type, nor entities that could grow
         try:
             root = ET.fromstring(text)
-        except ET.ParseError:
+        except (ET.ParseError, UnicodeEncodeError):  # or bytes that are no UTF-8
             return None
         return Part(path, "junit", root) if _is_junit(root) else None
     try:

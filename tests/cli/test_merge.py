@@ -113,7 +113,7 @@ def test_without_an_error_the_answer_is_yes(shards, kvtool, form: str) -> None: 
 
 
 def with_text(text: str) -> list[str]:
-    Path("x").write_text(text, encoding="utf-8")
+    Path("x").write_text(text, encoding="utf-8", errors="surrogateescape")
     return ["x"]
 
 
@@ -140,6 +140,11 @@ REFUSED = {
         "is no report of `kvtool check`",
     ),
     "the XML of another tool": (lambda: with_text("<testsuites/>"), 3, "is no report"),
+    "XML that is not UTF-8": (
+        lambda: with_text('<testsuites name="\udcff"/>'),
+        3,
+        "is no report",
+    ),
     "entities": (
         lambda: with_text('<!DOCTYPE a [<!ENTITY b "c">]><testsuites name="kvtool"/>'),
         3,
