@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -11,6 +11,7 @@ import onnx.checker
 import onnx.shape_inference
 from numpy.typing import NDArray
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.guard.contents import (
     INFERENCE_ERRORS,
     Contents,
@@ -155,12 +156,13 @@ def _negative(graph: onnx.GraphProto) -> set[str]:
 
 
 UNTYPED_INPUTS = Fault(
-    what="ends the process where its inference meets a RegexFullMatch whose input has no type",
+    what="ends the process where its inference meets a RegexFullMatch, or an EyeLike with a"
+    " `dtype`, whose input has no type",
     instead="hides such a node from inference until its inputs have types",
 )
 
-CRASHING = frozenset({"RegexFullMatch"})
-"""Observed with onnx 1.23.2, of all operators at opsets 13 and 24, each with one input untyped."""
+CRASHING = frozenset({"EyeLike", "RegexFullMatch"})
+"""Observed with onnx 1.23.2, of all operators, each with random attributes and inputs untyped."""
 
 
 def infer_past_untyped_inputs(contents: Contents, infer: Infer) -> onnx.ModelProto:
@@ -169,7 +171,7 @@ def infer_past_untyped_inputs(contents: Contents, infer: Infer) -> onnx.ModelPro
     A first inference without the node may find the types of its inputs. In a body or a function the
     node stays hidden.
     """
-    hidden = contents.standard(*CRASHING)
+    hidden = [n for n in contents.standard(*CRASHING) if n.op_type != "EyeLike" or n.attribute]
     while hidden:
         result = infer_hiding(contents, infer, hidden)
         typed = set(_typed(result.graph))
@@ -196,21 +198,43 @@ ENDLESS_EQUATIONS = Fault(
     instead="hides an Einsum from inference unless each term is letters and at most one ellipsis",
 )
 
+UNCHECKED_NUMBERS = Fault(
+    what="ends the process where its inference meets a Split with more outputs than `num_outputs`,"
+    " a GatherND with negative `batch_dims`, or a LayerNormalization with an axis beyond int32, and"
+    " takes memory for as many sizes as `num_outputs` says",
+    instead="hides such a node from inference",
+)
+
 _TERM = re.compile(rb"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
+_READ: Mapping[str, tuple[str, Callable[[onnx.NodeProto, onnx.AttributeProto], bool]]] = {
+    "Einsum": ("equation", lambda _, equation: _has_stray_dot(equation.s)),
+    "GatherND": ("batch_dims", lambda _, count: count.i < 0),
+    "LayerNormalization": ("axis", lambda _, axis: abs(axis.i) >= 2**31),
+    "Split": ("num_outputs", lambda node, count: count.i != len(node.output)),
+}
+"""The attribute that inference reads unchecked, and what finds a value that it does not survive."""
 
-def infer_past_endless_equations(contents: Contents, infer: Infer) -> onnx.ModelProto:
-    """Return `infer(contents)`, with nothing known of an Einsum whose equation is malformed."""
-    hidden = list(filter(is_endless, contents.standard("Einsum")))
+UNCHECKED = frozenset(_READ)
+
+
+def infer_past_unchecked(contents: Contents, infer: Infer) -> onnx.ModelProto:
+    """Return `infer(contents)`, with nothing known of a node that it does not survive."""
+    hidden = list(filter(is_fatal, contents.standard(*UNCHECKED)))
     return infer_hiding(contents, infer, hidden) if hidden else infer(contents)
 
 
-def is_endless(node: onnx.NodeProto) -> bool:
-    """Return whether inference may never finish reading the equation of an Einsum."""
-    terms = (
-        term
-        for attribute in node.attribute
-        if attribute.name == "equation"
-        for term in re.split(rb"->|,", attribute.s.replace(b" ", b""))
-    )
+def is_fatal(node: onnx.NodeProto) -> bool:
+    """Return whether inference may end the process, or never finish, at an attribute of a node.
+
+    A reference counts: what it stands for is read at each call of the function.
+    """
+    if node.op_type not in _READ or node.domain not in DEFAULT_DOMAINS:
+        return False
+    name, test = _READ[node.op_type]
+    return any(a.name == name and (a.ref_attr_name or test(node, a)) for a in node.attribute)
+
+
+def _has_stray_dot(equation: bytes) -> bool:
+    terms = re.split(rb"->|,", equation.replace(b" ", b""))
     return any(_TERM.fullmatch(term) is None for term in terms)

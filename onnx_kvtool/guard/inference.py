@@ -18,8 +18,9 @@ from onnx_kvtool.core.storage import is_misdeclared, tensor_bytes
 from onnx_kvtool.guard.contents import HOLDERS, SMALL_BYTES, Contents, Infer
 from onnx_kvtool.guard.crashes import (
     CRASHING,
-    infer_past_endless_equations,
+    UNCHECKED,
     infer_past_negative_sizes,
+    infer_past_unchecked,
     infer_past_untyped_inputs,
 )
 from onnx_kvtool.guard.exhaustion import (
@@ -290,7 +291,7 @@ _PAST: tuple[tuple[Set[str], _Way], ...] = (
     ({"Attention"}, infer_past_scores),
     (POOLS, infer_past_last_windows),
     (SCALED, infer_past_rounded_sizes),
-    ({"Einsum"}, infer_past_endless_equations),
+    (UNCHECKED, infer_past_unchecked),
     (HOLDERS, infer_with_distinct_names),
 )
 """The operators of each fault, and its guard; the innermost one first. A guard takes the contents

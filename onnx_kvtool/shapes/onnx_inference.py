@@ -16,7 +16,7 @@ from onnx import numpy_helper
 
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.walk import function_path, read_values, subgraphs
-from onnx_kvtool.guard.crashes import is_endless
+from onnx_kvtool.guard.crashes import is_fatal
 from onnx_kvtool.guard.inference import infer_with_data, weightless
 from onnx_kvtool.guard.wrong_sizes import takes_names_for_zero
 from onnx_kvtool.model_io.forms import Holder, bodies, named_bodies
@@ -290,8 +290,8 @@ def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unkno
         call.attribute.extend(
             ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values()
         )
-        if node.op_type == "Einsum" and is_endless(call):
-            raise ValueError("the equation has a stray dot")
+        if is_fatal(call):
+            raise ValueError("an attribute has a value that onnx does not survive")
         found = onnx.shape_inference.infer_node_outputs(
             onnx.defs.get_schema(node.op_type, min(site.opset, newest), node.domain),
             call,

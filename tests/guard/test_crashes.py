@@ -10,6 +10,13 @@ import onnx_kvtool as kv
 from onnx_kvtool.guard.inference import infer_with_data
 from tests.grids import each
 
+FUNCTION = (
+    "g (float[6, 3] x) => (y) { y, z = my.two <n = 1> (x) }"
+    '<domain: "my", opset_import: ["": 24]> two <n> (x) => (y, z)'
+    "{ y, z = Split <num_outputs: int = @n> (x) }"
+)
+"""What `num_outputs` is shows at the call."""
+
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "my": 1]>'
 
 CASES = [
@@ -36,6 +43,27 @@ CASES = [
 ]
 
 
+CASES += [
+    pytest.param(
+        f"g (float[6, 3] x, int64[2, 1] i) => (y) {{ {text} }}",
+        type_ and onnx.TensorProto.FLOAT,
+        id=text,
+    )
+    for text, type_ in {
+        "t = my.Odd (x) [m] y = EyeLike <dtype = 1> (t)": None,
+        "[m] y = EyeLike <dtype = 1> (x)": True,
+        "t = my.Odd (x) [m] y = EyeLike (t)": None,
+        "[m] y, z = Split <num_outputs = 1> (x)": None,
+        "[m] y, z = Split <num_outputs = 2> (x)": True,
+        "[m] y = Split <num_outputs = 2147483647> (x)": None,
+        "[m] y = GatherND <batch_dims = -3> (x, i)": None,
+        "[m] y = GatherND <batch_dims = 0> (x, i)": True,
+        "[m] y, a, b = LayerNormalization <axis = 2147483648> (x, x)": None,
+        "[m] y, a, b = LayerNormalization <axis = 1> (x, x)": True,
+    }.items()
+]
+
+
 @each(("text", "type_"), CASES)
 @each("strict", [True, False])
 def test_the_process_lives(text: str, type_: int | None, strict: bool) -> None:
@@ -55,6 +83,10 @@ def test_the_process_lives(text: str, type_: int | None, strict: bool) -> None:
     assert model.SerializeToString(deterministic=True) == before
     kv.check(model)
     kv.infer(model)
+
+
+def test_a_reference_ends_no_process() -> None:
+    infer_with_data(onnx.parser.parse_model(_HEAD + FUNCTION))
 
 
 def _inferred(equation: str) -> onnx.TypeProto:

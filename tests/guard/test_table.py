@@ -61,6 +61,26 @@ INFERENCES = [
         False,
         id="an equation with a stray dot",
     ),
+    pytest.param(
+        "untyped_inputs",
+        "g (float[2, 3] x) => (float[M, N] y) { t = my.Odd (x) y = EyeLike <dtype = 1> (t) }",
+        False,
+        id="an EyeLike whose input has no type",
+    ),
+    *(
+        pytest.param(
+            "unchecked_numbers",
+            f"g (float[6, 3] x) => (float[M, N] y) {{ {node} }}",
+            False,
+            id=name,
+        )
+        for name, node in {
+            "more outputs than `num_outputs`": "y, z = Split <num_outputs = 1> (x)",
+            "sizes of outputs that are not there": "y = Split <num_outputs = 2147483647> (x)",
+            "negative `batch_dims`": "i = Shape (x) y = GatherND <batch_dims = -3> (x, i)",
+            "an axis beyond int32": "y, m, v = LayerNormalization <axis = 2147483648> (x, x)",
+        }.items()
+    ),
     pytest.param("distinct_names", _BRANCHES, True, id="branches with equal names"),
     pytest.param(
         "matrix_values",
@@ -92,7 +112,7 @@ ELSEWHERE = {
 
 def test_each_fault_has_a_case_or_a_reason() -> None:
     cases = [str(case.values[0]) for case in INFERENCES]
-    assert sorted([*cases, *ELSEWHERE]) == sorted(FAULTS)
+    assert sorted({*cases, *ELSEWHERE}) == sorted(FAULTS)
 
 
 @pytest.mark.slow

@@ -97,14 +97,16 @@ def split(site: ShapeSite) -> Shapes:
     """Split; parts of one size where `split` is absent, the last one perhaps smaller."""
     shape = site.shape(0)
     axis = placed(site.view.integer("axis"), len(shape))
-    count = site.view.number("num_outputs", len(site.node.outputs))
+    count = len(site.node.outputs)
+    if (declared := site.view.number("num_outputs", count)) != count:
+        raise Unknown("malformed", f"`num_outputs` is {declared} with {counted(count, 'output')}")
     try:
         sizes = site.listed("split")
     except Unknown as error:
-        places = range(len(site.node.outputs))
+        places = range(count)
         return [changed(shape, axis, site.lost(axis, error.why, output=i)) for i in places]
     if sizes is not None:
-        if len(sizes) < len(site.node.outputs):
+        if len(sizes) < count:
             raise Unknown(
                 "malformed", f"`split` has {counted(len(sizes), 'number')} for more outputs"
             )
