@@ -11,7 +11,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
-from tests.grids import part
+from tests.grids import each, part
 
 SIZES = {
     "several": (2, 3, 5),
@@ -93,3 +93,21 @@ def test_rows_that_are_one_operand(heads: int, length: int | str, together: bool
     rows = length if isinstance(length, int) else 3
     shapes = {"q": (3, heads, rows, 7), "k": (3, 2, 5, 7), "v": (3, 2, 5, 11)}
     _same(source, lowered, {n: rng.standard_normal(s) for n, s in shapes.items()})
+
+
+RANKS = [
+    ("K", "float[2, 5, 12] q, float[12] k, float[2, 7, 12] v"),
+    ("V", "float[2, 5, 12] q, float[2, 7, 12] k, float[2, 3, 7, 4] v"),
+]
+
+
+@each(("operand", "inputs"), RANKS)
+def test_operands_of_another_rank_are_refused(operand: str, inputs: str) -> None:
+    model = onnx.parser.parse_model(
+        f'<ir_version: 11, opset_import: ["": 24]> g ({inputs}) => (y)'
+        "{ y = Attention <q_num_heads = 3, kv_num_heads = 3, is_causal = 1> (q, k, v) }"
+    )
+    _, report = kv.lower(model, opset=18, verify=False)
+    (refused,) = report.refused
+    assert refused.code == "rank-mismatch"
+    assert refused.message.startswith(f"`{operand}` has rank ")

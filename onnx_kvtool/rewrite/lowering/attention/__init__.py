@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.ops.operators import Attention
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.attention.fused import keep_with_mask
 from onnx_kvtool.rewrite.lowering.attention.grouped import grouped_attention
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 
 def lower_attention_25(rewritten: Rewritten, em: Emitter) -> Replacement | None:
@@ -24,6 +26,7 @@ def lower_attention_25(rewritten: Rewritten, em: Emitter) -> Replacement | None:
     Refuses values of another element type than the queries, which the body multiplies as they are.
     """
     view = Attention(rewritten.node, rewritten.opset)
+    _check_ranks(view)
     if em.opset >= 23 and rewritten.context.keep_fused:
         return keep_with_mask(view, em)
     of_query, of_value = view.query.dtype, view.value.dtype
@@ -38,3 +41,14 @@ def lower_attention_25(rewritten: Rewritten, em: Emitter) -> Replacement | None:
     is_measured = limits is not None and limits.release.runtime == "onnxruntime"
     may_branch = is_measured and rewritten.context.options.branches
     return grouped_attention(view, em, may_branch=may_branch)
+
+
+def _check_ranks(view: Attention) -> None:
+    pasts = {"past_key": view.past_key, "past_value": view.past_value}
+    for name, operand in {"K": view.key, "V": view.value, **pasts}.items():
+        wanted = 4 if name in pasts else view.rank
+        dims = None if operand is None else dims_of(operand)
+        if dims is not None and wanted is not None and len(dims) != wanted:
+            raise MalformedNode(
+                "rank-mismatch", f"`{name}` has rank {len(dims)}, expected {wanted}"
+            )
