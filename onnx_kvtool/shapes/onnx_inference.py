@@ -271,20 +271,42 @@ def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unkno
         Unknown: If an input lacks a type, or onnx refuses the node.
     """
     node = site.node
+    names: _Names = {}
+    given = [(f"i{k}", value) for k, value in enumerate(node.inputs) if value is not None]
+    types = {name: _type(site, value, names) for name, value in given}
+    data = {name: _constant(site, value) for name, value in given}
+    found = _ruled(node, site.opset, types, data)
+    return [_result(site, k, found.get(f"o{k}"), names) for k in range(len(node.outputs))]
+
+
+def refusal(node: ir.Node, opset: int) -> str | None:
+    """Return why onnx's rule refuses a node with the types that are declared for its inputs.
+
+    None if it does not, and where an input has no type.
+    """
+    given = [(f"i{k}", value) for k, value in enumerate(node.inputs) if value is not None]
+    if any(value.type is None for _, value in given):
+        return None
+    types = {name: ir.serde.serialize_value(value).type for name, value in given}
+    try:
+        _ruled(node, opset, types, {name: _stored(value) for name, value in given})
+    except Unknown as unknown:
+        return unknown.why
+    return None
+
+
+def _ruled(
+    node: ir.Node,
+    opset: int,
+    types: Mapping[str, onnx.TypeProto],
+    data: Mapping[str, onnx.TensorProto | None],
+) -> Mapping[str, onnx.TypeProto]:
+    """Return the types of `o0`, `o1`, ... by onnx's rule, from those of `i0`, `i1`, ..."""
     if any(attribute.is_ref() for attribute in node.attributes.values()):
         raise Unknown("unbound-attribute", "an attribute refers to a parameter without a value")
     call = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     call.input.extend("" if v is None else f"i{k}" for k, v in enumerate(node.inputs))
     call.output.extend(f"o{k}" for k in range(len(node.outputs)))
-    names: _Names = {}
-    types, data = {}, {}
-    for k, value in enumerate(node.inputs):
-        if value is None:
-            continue
-        types[f"i{k}"] = _type(site, value, names)
-        tensor = _constant(site, value)
-        if tensor is not None:
-            data[f"i{k}"] = tensor
     newest = newest_of(node.domain) if node.domain in DOMAINS else NEWEST
     try:
         call.attribute.extend(
@@ -292,12 +314,12 @@ def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unkno
         )
         if is_fatal(call):
             raise ValueError("an attribute has a value that onnx does not survive")
-        found = onnx.shape_inference.infer_node_outputs(
-            onnx.defs.get_schema(node.op_type, min(site.opset, newest), node.domain),
+        return onnx.shape_inference.infer_node_outputs(
+            onnx.defs.get_schema(node.op_type, min(opset, newest), node.domain),
             call,
-            types,
-            data,
-            opset_imports=[onnx.helper.make_opsetid(node.domain, site.opset)],
+            dict(types),
+            {name: tensor for name, tensor in data.items() if tensor is not None},
+            opset_imports=[onnx.helper.make_opsetid(node.domain, opset)],
         )
     except (
         onnx.checker.ValidationError,
@@ -310,7 +332,6 @@ def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unkno
     ) as error:
         text = " ".join(str(error).split())[:200].rstrip(".")
         raise Unknown("onnx-refuses", f"onnx's rule for `{node.op_type}` says: {text}") from error
-    return [_result(site, k, found.get(f"o{k}"), names) for k in range(len(node.outputs))]
 
 
 _Names = dict[Expr, str]
@@ -338,12 +359,8 @@ def _type(site: ShapeSite, value: ir.Value, names: _Names) -> onnx.TypeProto:
 
 def _constant(site: ShapeSite, value: ir.Value) -> onnx.TensorProto | None:
     """Return the elements of a small constant; None for any other value."""
-    if value.is_graph_input():
-        return None
-    if (tensor := stored_tensor(value)) is not None:
-        if tensor.size > _MOST_ELEMENTS or isinstance(tensor, ir.ExternalTensor):
-            return None
-        return ir.serde.serialize_tensor(tensor)
+    if value.is_graph_input() or stored_tensor(value) is not None:
+        return _stored(value)
     if value.dtype not in (ir.DataType.INT64, ir.DataType.INT32):
         return None
     numbers = constants(site.elements(value))
@@ -353,6 +370,13 @@ def _constant(site: ShapeSite, value: ir.Value) -> onnx.TensorProto | None:
     kind = np.int64 if value.dtype == ir.DataType.INT64 else np.int32
     array = np.asarray(numbers, kind)
     return numpy_helper.from_array(array if rank else array.reshape(()))
+
+
+def _stored(value: ir.Value) -> onnx.TensorProto | None:
+    tensor = None if value.is_graph_input() else stored_tensor(value)
+    if tensor is None or tensor.size > _MOST_ELEMENTS or isinstance(tensor, ir.ExternalTensor):
+        return None
+    return ir.serde.serialize_tensor(tensor)
 
 
 def _result(

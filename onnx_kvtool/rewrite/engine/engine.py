@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
+from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
 from onnx_kvtool.ops.legality import Problem, fit
@@ -17,7 +18,7 @@ from onnx_kvtool.ops.schema import has_body, is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
 from onnx_kvtool.rewrite.engine.expand import Body, body_key, schema_body
-from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
+from onnx_kvtool.rewrite.engine.guards import illegal_in, malformed, require_meaning
 from onnx_kvtool.rewrite.engine.inline import (
     can_relabel,
     copy_metadata,
@@ -27,6 +28,7 @@ from onnx_kvtool.rewrite.engine.inline import (
 )
 from onnx_kvtool.rewrite.engine.rule import Cause, LoweringContext, RewriteRule, Rewritten, cause_of
 from onnx_kvtool.rewrite.report import Lowered
+from onnx_kvtool.shapes.onnx_inference import refusal
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.targets.conditions.table import OF_TYPES
 from onnx_kvtool.targets.limits import Stage
@@ -113,6 +115,11 @@ class Engine:
                 self._rewrite(node, place, scope, fitted.problems or [_DYNAMIC])
         except (Refusal, MalformedNode) as error:
             self._refuse(node, Location.of(path, node, index), error)
+        except Exception as error:  # a rule need not expect what onnx refuses; all else is a bug
+            text = refusal(node, self.context.opset_of(node))
+            if isinstance(error, KvtoolError) or text is None:
+                raise
+            self._refuse(node, Location.of(path, node, index), malformed("malformed", text))
 
     def _limited(
         self, context: LoweringContext, node: ir.Node, stage: Stage = "source"

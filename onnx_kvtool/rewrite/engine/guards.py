@@ -61,8 +61,13 @@ def require_meaning(node: ir.Node, opset: int) -> None:
     NodeView(node, opset)
     problem = next(chain(examine(node, opset), _unlisted(node)), None)
     if problem is not None:
-        help = "check the node in the exporter; `kvtool check` finds every one"
-        raise MalformedNode(problem.code, f"the node is malformed: {problem.text}", help=help)
+        raise malformed(problem.code, problem.text)
+
+
+def malformed(code: str, text: str) -> MalformedNode:
+    """Return the refusal of a node that means nothing."""
+    help = "check the node in the exporter; `kvtool check` finds every one"
+    return MalformedNode(code, f"the node is malformed: {text}", help=help)
 
 
 def _unlisted(node: ir.Node) -> Iterator[Problem]:

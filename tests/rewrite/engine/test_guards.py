@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Literal
 
 import onnx
+import onnx.parser
 import onnx_ir as ir
 import pytest
 
+import onnx_kvtool as kv
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.model_io.model import origin, set_origin
 from onnx_kvtool.ops.schema import NEWEST
@@ -104,3 +106,34 @@ def test_a_string_that_an_attribute_takes_at_no_opset_is_refused(
     (found,) = result.refused
     assert found.message.startswith("the node is malformed: ")
     assert expected in found.message
+
+
+REFUSED_BY_ONNX = {  # inputs, node, and the opsets before and after
+    "an axis that is not there": ("float[5] x, int64[1] k", "y, i = TopK <axis = 3> (x, k)", 10, 9),
+    "no type": ("float[5] x", "y = BitCast <to = -1> (x)", 26, 18),
+    "no channels": ("float[5, 7] x", "y = LpPool <ceil_mode = 1, kernel_shape = [2]> (x)", 21, 11),
+    "too many batches": ("float[5] x, int64[1] k", "y = GatherND <batch_dims = 3> (x, k)", 12, 11),
+}
+
+
+@each(("inputs", "node", "source", "target"), REFUSED_BY_ONNX)
+def test_what_onnx_refuses_is_malformed_and_no_bug(
+    inputs: str, node: str, source: int, target: int
+) -> None:
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": {source}]> g ({inputs}) => (y){{ {node} }}'
+    )
+    with pytest.raises(kv.KvtoolError, match=r"malformed: .* onnx's rule for `\w+` says: "):
+        kv.lower(model, opset=target, verify=False)
+
+
+def test_a_rule_that_fails_on_a_sound_node_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    def planted(*_: object) -> None:
+        raise IndexError("planted")
+
+    monkeypatch.setattr("onnx_kvtool.rewrite.engine.engine.Engine._replacement", planted)
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[2, 3] x) => (y) { y = Gelu (x) }'
+    )
+    with pytest.raises(IndexError, match="planted"):
+        kv.lower(model, opset=18, verify=False)
