@@ -82,8 +82,11 @@ class KvtoolGroup(Page, click.Group):
             show_interrupted()
             code = _INTERRUPTED
         except (KvtoolError, OSError, MemoryError) as error:  # met before the command began
-            known = error if isinstance(error, KvtoolError) else None
-            known = known or as_shortage(error) or as_unwritable(error)
+            known = (
+                error
+                if isinstance(error, KvtoolError)
+                else as_shortage(error) or as_unwritable(error)
+            )
             if known is None:
                 raise
             show_error(known, debug=False)

@@ -199,7 +199,6 @@ def delta_decay(site: Site, decay: ir.Value, tail: list[int]) -> ir.Value:
 
 
 _I = ir.DataType.INT64
-_B = ir.DataType.BOOL
 _END = 2**31 - 1
 
 

@@ -83,7 +83,7 @@ _PROTOBUF_SAYS = ("Arena alloc failed", "to serialize proto")
 """Messages of protobuf 6 if it gets no memory for a message that is not too large."""
 
 
-_RESERVE = [bytearray(4 * 2**20)]
+_RESERVE = [bytes(4 * 2**20)]
 """Kept for the message that there is no memory; its pages are never written to."""
 
 

@@ -115,9 +115,11 @@ class Engine:
                 self._rewrite(node, place, scope, fitted.problems or [_DYNAMIC])
         except (Refusal, MalformedNode) as error:
             self._refuse(node, Location.of(path, node, index), error)
-        except Exception as error:  # a rule need not expect what onnx refuses; all else is a bug
+        except KvtoolError:
+            raise
+        except Exception:  # a rule need not expect what onnx refuses; all else is a bug
             text = refusal(node, self.context.opset_of(node))
-            if isinstance(error, KvtoolError) or text is None:
+            if text is None:
                 raise
             self._refuse(node, Location.of(path, node, index), malformed("malformed", text))
 
