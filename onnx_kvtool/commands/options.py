@@ -37,7 +37,8 @@ class Declared:
     Attributes:
         help: Text in `--help`; "" for a keyword of the function alone.
         section: Section of `--help`.
-        default: The default; `...` for a required value.
+        default: The default; if it is not given, an option is off, empty or None, as its type says,
+            and an argument of the function has to be given.
         python: Text in the docstring of the function; "" for `help` in terms of keywords.
         is_public: Whether the function takes it.
         is_argument: Whether it is an argument of the command line.
@@ -86,21 +87,23 @@ class Declared:
         return self.python or re.sub(r"; repeatable| Repeatable\.", "", text)
 
 
-def option(help: str, section: str = "Options", *, default: Any, **how: Any) -> Any:
+def option(help: str, section: str = "Options", **how: Any) -> Any:
     """Declare an option that is a keyword of the function as well; `how` is for `Declared`."""
-    return Declared(help, section, default, **how)
+    return Declared(help, section, **how)
 
 
 def flag(
     help: str = "", section: str = "Options", *, init: Literal[False] = False, **how: Any
 ) -> Any:
-    """Declare an option of the command line alone, which is off, empty or None by default."""
+    """Declare an option of the command line alone."""
     return Declared(help, section, is_public=init, **how)
 
 
-def argument(python: str = "", *, kw_only: Literal[False], **how: Any) -> Any:
+def argument(
+    python: str = "", *, kw_only: Literal[False], is_argument: bool = True, **how: Any
+) -> Any:
     """Declare an argument of the command line, which the function takes first."""
-    return Declared(python=python, kw_only=kw_only, is_argument=True, **how)
+    return Declared(python=python, kw_only=kw_only, is_argument=is_argument, **how)
 
 
 def words_of(kind: str) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ def words_of(kind: str) -> tuple[str, ...]:
 @dataclass_transform(
     frozen_default=True,
     kw_only_default=True,
-    field_specifiers=(option, flag, argument),
+    field_specifiers=(flag, argument),  # whatever else stands there is a default
 )
 class Request:
     """The arguments of a command. Type checkers see a frozen dataclass.
@@ -134,7 +137,7 @@ class Request:
             said.name, said.type = name, kind
             if said.place is None:
                 said.place = place
-            if said.default is ... and not said.is_public:
+            if said.default is ... and said.kw_only:
                 said.default = None if kind.endswith("None") else False if kind == "bool" else ()
         cls.fields = dict(sorted(found.items(), key=lambda each: each[1].place or 0))
 

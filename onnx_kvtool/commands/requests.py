@@ -37,14 +37,19 @@ if TYPE_CHECKING:
     from onnx_kvtool.model_io.model_source import ModelSource
 
 
-_PROVIDER = (
-    "Execution provider of the installed onnxruntime, with its options, such as"
-    " `OpenVINO,device_type=CPU`.  [default: CPU]"
-)
-_PYTHON_PROVIDER = (
-    "Execution provider of the installed onnxruntime, such as `OpenVINO,device_type=CPU`. On any"
-    " other one than the CPU's, float32 may differ as much as float16. Default: the CPU's."
-)
+def _provider(section: str, **how: Any) -> Any:
+    """Declare the option that chooses an execution provider."""
+    return option(
+        "Execution provider of the installed onnxruntime, with its options, such as"
+        " `OpenVINO,device_type=CPU`.  [default: CPU]",
+        section,
+        python="Execution provider of the installed onnxruntime, such as"
+        " `OpenVINO,device_type=CPU`. On any other one than the CPU's, float32 may differ as much"
+        " as float16. Default: the CPU's.",
+        metavar="NAME[,KEY=VALUE...]",
+        **how,
+    )
+
 
 _MODEL = (
     "A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the path of"
@@ -63,7 +68,6 @@ class _Sized(Request, place=1):
     dims: Mapping[str, int] | None = option(
         "Give a symbolic dimension a value; repeatable.",
         "Input",
-        default=None,
         python="Sizes of symbolic dimensions by name, at least 1. The models and shapes that the"
         " function returns have them in place of the names.",
         kind="dims",
@@ -74,7 +78,6 @@ class _Timed(Request, place=1):
     timeout: float | None = option(
         "Time limit for each request to a URL.  [default: 300]",
         "Input",
-        default=None,
         python="Seconds that each request to a web server may take, where a model is at a URL; None"
         " for five minutes.",
         kind="seconds",
@@ -86,14 +89,13 @@ class _Single(Request, place=-1):
 
 
 class _Proven(Request, place=2):
-    thorough: bool = option(_THOROUGH, "Verification", default=False)
+    thorough: bool = option(_THOROUGH, "Verification")
     strict: bool = option(
         "Exit with 1 and write nothing if the proof did not cover something.",
         "Verification",
-        default=False,
         python="Whether something that the proof did not cover is a failure.",
     )
-    verify_budget: str | None = option(_BUDGET, "Verification", default=None, kind="budget")
+    verify_budget: str | None = option(_BUDGET, "Verification", kind="budget")
 
 
 class _Told(Request, place=4):
@@ -130,7 +132,6 @@ class RewriteRequest(_Proven, _Sized, _Single):
         "Fold constants that follow from sizes. Refuse a result with a symbolic dimension or a"
         " Shape node.",
         "How",
-        default=False,
         place=1,
     )
     phases: Mapping[str, int] | None = flag(
@@ -145,7 +146,6 @@ class RewriteRequest(_Proven, _Sized, _Single):
         "Run both models and compare them, or not. --verify makes this mandatory and runs the full"
         " models if they fit in memory.  [default: compare within the budget]",
         "Verification",
-        default=None,
         python="True makes the comparison mandatory, of the full models if they fit in memory;"
         " False switches it off; None compares within the budget.",
         flags="--verify/--no-verify",
@@ -154,7 +154,6 @@ class RewriteRequest(_Proven, _Sized, _Single):
     verify_steps: int | None = option(
         "Decode steps of each verification run, with caches fed back.  [default: 2]",
         "Verification",
-        default=None,
         least=1,
         place=1,
     )
@@ -166,7 +165,6 @@ class LowerRequest(RewriteRequest):
     opset: int | None = option(
         f"Opset of the result.  [default: {DEFAULT_OPSET}, or what --target chooses]",
         "What to lower",
-        default=None,
         python=f"Opset of the result; None for {DEFAULT_OPSET}, for that of `target`, or for the"
         " model's own with `only`.",
         least=LOWERED_OPSETS[0],
@@ -177,7 +175,6 @@ class LowerRequest(RewriteRequest):
         "Write the opset, IR version and operators that this release can load. If VERSION is"
         " omitted, the newest one. `kvtool targets` lists all releases.",
         "What to lower",
-        default=None,
         python="Release of a runtime that must load the result, such as `onnxruntime@1.17`: opset,"
         " IR version and operators are chosen for it.",
         metavar="RUNTIME[@VERSION]",
@@ -186,7 +183,6 @@ class LowerRequest(RewriteRequest):
     only: Sequence[str] = option(
         "Replace only these operators and keep the opset of the model; repeatable.",
         "What to lower",
-        default=(),
         kind="operators",
         offers="replaceable",
     )
@@ -196,7 +192,7 @@ class LowerRequest(RewriteRequest):
         default="auto",
     )
     index_dtype: IndexDtype | None = option(
-        "Element type of scatter indices; int32 requires ScatterElements.", "How", default=None
+        "Element type of scatter indices; int32 requires ScatterElements.", "How"
     )
     bounds: Bounds = option(
         "Make a negative write index fail at run time, as TensorScatter does, or let it wrap.",
@@ -208,14 +204,12 @@ class LowerRequest(RewriteRequest):
         " --target, kvtool replaces those that the release does not support; otherwise, it keeps"
         " them.",
         "How",
-        default=None,
     )
     element_type: ElementType | None = option(
         "Replace bfloat16, which opsets 11 and 12 and many runtimes do not support, by this type"
         " in weights, inputs, outputs and caches. A constant that float16 cannot represent is"
         " refused.",
         "How",
-        default=None,
     )
 
 
@@ -232,7 +226,6 @@ class RaiseRequest(RewriteRequest):
         "Give growing caches a fixed capacity of N rows, or of the symbolic dimension NAME."
         "  [default: leave them unchanged]",
         "What to raise",
-        default=None,
         python="Rows for each growing cache: a number, at least 1, or the name of a symbolic"
         " dimension that the model does not have. None leaves such caches unchanged, and reports"
         " them as refused. The axis that grows gets the capacity even if `dims` names it.",
@@ -251,7 +244,6 @@ class RaiseRequest(RewriteRequest):
         " `covers-past:VALUE`. A refusal names the missing fact. If VALUE is omitted, the fact"
         " holds for every input. Repeatable.",
         "What to raise",
-        default=(),
         metavar="WHAT",
         offers="assumptions",
     )
@@ -265,13 +257,11 @@ class RaiseRequest(RewriteRequest):
     require_all: bool = option(
         "Exit with 1 and write nothing if a candidate cannot be raised.",
         "What to raise",
-        default=False,
         python="Whether a candidate that cannot be raised is a failure.",
     )
     partial: bool = option(
         "With --capacity, write the model even if no cache got the capacity.",
         "What to raise",
-        default=False,
         python="Whether the model is raised although no cache got the capacity; otherwise that is a"
         " failure.",
     )
@@ -289,7 +279,6 @@ class VerifyRequest(_Proven, _Sized, _Told):
     cases: int | None = option(
         "Number of sets of inputs, with different shapes.  [default: 4]",
         "Input",
-        default=None,
         python="Number of sets of inputs, at least 1; None for 4, which differ in sizes and in"
         " where rows are written, across the end of circular caches among it.",
         least=1,
@@ -297,7 +286,6 @@ class VerifyRequest(_Proven, _Sized, _Told):
     steps: int | None = option(
         "Decode steps after the first run of each case, with caches fed back.  [default: 2]",
         "Input",
-        default=None,
         python="Decode steps after the first run of each case, 0 or more, as far as the caches have"
         " room; None for 2.",
         least=0,
@@ -306,7 +294,6 @@ class VerifyRequest(_Proven, _Sized, _Told):
     strict: bool = option(
         "Exit with 1 if the proof did not cover something.",
         "Verification",
-        default=False,
         python="Whether the report says in `insufficient` what was not covered.",
         place=2,
     )
@@ -318,25 +305,16 @@ class VerifyRequest(_Proven, _Sized, _Told):
         " not known to compute them wrongly, otherwise the reference.",
         place=3,
     )
-    provider: str | None = option(
-        _PROVIDER,
-        "Comparison",
-        default=None,
-        python=_PYTHON_PROVIDER,
-        metavar="NAME[,KEY=VALUE...]",
-        place=3,
-    )
+    provider: str | None = _provider("Comparison", place=3)
     rtol: float | None = option(
         "Relative tolerance for computed values.  [default: from types and operators]",
         "Comparison",
-        default=None,
         kind="tolerance",
         place=3,
     )
     atol: float | None = option(
         "Absolute tolerance for computed values.  [default: from types and operators]",
         "Comparison",
-        default=None,
         python="Absolute tolerance for computed values. Default: from types and operators. With"
         " either given, models that are the same but for weights are compared within the tolerance,"
         " too.",
@@ -360,7 +338,6 @@ class BenchRequest(_Sized):
         "Show where a step goes: by operator and by part of the layers, from onnxruntime's profile"
         " of one more round.",
         "Runs",
-        default=False,
     )
     output_format: BenchFormat = flag(
         "Print text, JSON, or one self-contained HTML page to standard output.",
@@ -375,18 +352,15 @@ class BenchRequest(_Sized):
         "Cache rows in use before the steps; rows beyond the prompt are zero.  [default: the"
         " prompt]",
         "Work",
-        default=None,
         least=1,
     )
     batch: int = option("Sequences in a batch.", "Work", default=1, least=1)
     seed: int = option("Seed of the prompt tokens.", "Work", default=0, least=0)
     rounds: int = option("How often each model runs, in turns.", "Runs", default=3, least=1)
     threads: int | None = option(
-        "Threads that a node may use.  [default: one for each core]", "Runs", default=None, least=1
+        "Threads that a node may use.  [default: one for each core]", "Runs", least=1
     )
-    provider: str | None = option(
-        _PROVIDER, "Runtime", default=None, python=_PYTHON_PROVIDER, metavar="NAME[,KEY=VALUE...]"
-    )
+    provider: str | None = _provider("Runtime")
 
 
 class InferRequest(_Sized, _Timed, _Told, _Single):
@@ -399,7 +373,6 @@ class InferRequest(_Sized, _Timed, _Told, _Single):
     )
     strict: bool = option(
         "Exit with 1 if something stays unknown.",
-        default=False,
         python="Whether a value that stays unknown makes the report a failed one.",
     )
 
@@ -407,11 +380,10 @@ class InferRequest(_Sized, _Timed, _Told, _Single):
 class InspectRequest(_Sized, _Timed, _Single):
     """What `kvtool inspect` was asked to do."""
 
-    nodes: bool = option("List every cache separately, and every node.", default=False)
+    nodes: bool = option("List every cache separately, and every node.")
     capacity: int | str | None = option(
         "Show the cost of N rows for each cache, or for caches whose capacity is NAME.",
         "What if",
-        default=None,
         python="Show in `whatif` the cost of so many rows for each cache, or (`NAME=N`) for caches"
         " whose capacity is the dimension NAME.",
         metavar="N|NAME=N",
@@ -419,7 +391,6 @@ class InspectRequest(_Sized, _Timed, _Single):
     cache_dtype: str | None = option(
         "Show the cost with this element type, such as float16 or float8e4m3fn.",
         "What if",
-        default=None,
         python="Show the cost with this element type, such as float16 or float8e4m3fn, without the"
         " scales of quantized rows.",
         metavar="TYPE",
@@ -428,13 +399,11 @@ class InspectRequest(_Sized, _Timed, _Single):
     memory: int | str | None = option(
         "Show how many sequences fit beside the weights in this memory, such as 24GiB.",
         "What if",
-        default=None,
         metavar="SIZE",
     )
     bandwidth: int | str | None = option(
         "Show how many tokens a second this memory bandwidth allows, such as 100GB.",
         "What if",
-        default=None,
         metavar="SIZE",
     )
     output_format: InspectFormat = flag(
@@ -468,7 +437,6 @@ class DiffRequest(_Timed):
     fail_on: Sequence[DiffPart] | None = option(
         "Exit with 1 only if these parts differ: `interface`, `caches`, `opset`, `metadata`,"
         " `nodes`, `weights`, `names`.  [default: all]",
-        default=None,
         python="The parts whose differences make `exit_code` 1: `interface`, `caches`, `opset`,"
         " `metadata`, `nodes`, `weights`, `names`; None for all.",
         kind="parts",
@@ -518,14 +486,14 @@ class EvalRequest(_Sized, _Told):
         kind="model",
         is_optional=True,
     )
-    inputs: Mapping[str, Any] | None = option(
-        "",
+    inputs: Mapping[str, Any] | None = argument(
+        "Values by name, of graph inputs and of any other value of the main graph, which then is"
+        " not computed. Arrays, of exactly the declared element type (strings as objects, types"
+        " that numpy lacks as those of ml_dtypes); or nested lists and numbers, which become an"
+        " array of the declared type. They are not changed.",
         kw_only=False,
+        is_argument=False,
         default=None,
-        python="Values by name, of graph inputs and of any other value of the main graph, which"
-        " then is not computed. Arrays, of exactly the declared element type (strings as objects,"
-        " types that numpy lacks as those of ml_dtypes); or nested lists and numbers, which become"
-        " an array of the declared type. They are not changed.",
     )
     specs: Sequence[tuple[str, str]] = flag(
         "Set the value NAME to a .npy file, file.npz:KEY, a .pb file with a TensorProto, or JSON"
@@ -541,20 +509,17 @@ class EvalRequest(_Sized, _Told):
         "Use random values for all other inputs. They respect the cache protocol: write positions"
         " are in range.",
         "Input",
-        default=False,
     )
     seed: int = option("Seed of the random values.", "Input", default=0, least=0)
     node: str | None = option(
         "Fetch the outputs of this node; `#3` is the fourth.",
         "What to run",
-        default=None,
         metavar="NAME",
         offers="nodes",
     )
     fetch: Sequence[str] = option(
         "Fetch this value of the main graph; repeatable.  [default: the graph outputs]",
         "What to run",
-        default=(),
         python="Fetch these values of the main graph. Default: the graph outputs.",
         metavar="VALUE",
         offers="values",
@@ -579,13 +544,10 @@ class EvalRequest(_Sized, _Told):
         "Run this runtime on the same inputs, too, and compare. Exit with 1 if they differ.",
         "Runtime",
     )
-    provider: str | None = option(
-        _PROVIDER, "Runtime", default=None, python=_PYTHON_PROVIDER, metavar="NAME[,KEY=VALUE...]"
-    )
+    provider: str | None = _provider("Runtime")
     time_limit: float | None = option(
         "Stop after this time; needs Linux.  [default: 600]",
         "Runtime",
-        default=None,
         python="Stop after so many seconds. With a limit the model runs in a process of its own,"
         " which takes some 30 ms more; needs Linux. Default: no limit.",
         kind="seconds",
@@ -594,7 +556,6 @@ class EvalRequest(_Sized, _Told):
         "Stop a run that takes more memory than this, such as `2GiB`; needs Linux.  [default:"
         " three quarters of the free memory]",
         "Runtime",
-        default=None,
         python="Stop a run that takes more bytes than this, or a text such as `2GiB`, likewise.",
         kind="size",
     )
@@ -632,31 +593,25 @@ class CheckRequest(_Sized, _Timed):
         "Switch on only these rules: codes or prefixes such as KV1, separated by commas;"
         " repeatable.  [default: all]",
         "Rules",
-        default=None,
         python="Switch on only these rules: codes or prefixes such as KV1. Default: all.",
         kind="optional codes",
     )
     ignore: Sequence[str] = option(
         "Switch off these rules.",
         "Rules",
-        default=(),
         python="Switch off these rules. The longer prefix wins over `select`.",
         kind="codes",
     )
-    extend_select: Sequence[str] = option(
-        "Switch on these rules, too.", "Rules", default=(), kind="codes"
-    )
+    extend_select: Sequence[str] = option("Switch on these rules, too.", "Rules", kind="codes")
     per_file_ignores: Sequence[str] = option(
         "Switch off rules in some files; repeatable.",
         "Rules",
-        default=(),
         python="Switch off rules in some files: `GLOB:CODES`.",
         metavar="GLOB:CODES",
     )
     targets: Sequence[str] = option(
         "Add the rules for this runtime; repeatable.",
         "Rules",
-        default=(),
         python="Add the rules for these runtimes, such as `onnxruntime@1.25`.",
         flags="--target",
         metavar="RUNTIME[@VERSION]",
@@ -679,7 +634,7 @@ class CheckRequest(_Sized, _Timed):
     )
     diff: bool = flag("Show what fixes would change, and write nothing.", "Fixes")
     baseline: str | os.PathLike[str] | None = option(
-        "Do not report the findings in this file.", "Baseline", default=None, kind="file"
+        "Do not report the findings in this file.", "Baseline", kind="file"
     )
     write_baseline: str | None = flag(
         "Write all findings to this file, for --baseline.", "Baseline", kind="new"
@@ -696,7 +651,6 @@ class CheckRequest(_Sized, _Timed):
         "Read this configuration file.  [default: the nearest kvtool.toml or pyproject.toml with"
         " [tool.kvtool]]",
         "Configuration",
-        default=None,
         python="Read this configuration file. Default: none.",
         kind="file",
     )
@@ -705,7 +659,6 @@ class CheckRequest(_Sized, _Timed):
     dask: str | None = option(
         "Check the files on a Dask cluster; ADDRESS is that of its scheduler. Needs"
         " onnx-kvtool[dask].",
-        default=None,
         python="Address of the scheduler of a Dask cluster whose workers check the files, at the"
         " same paths; kvtool then ignores `jobs`.",
         metavar="ADDRESS",
@@ -716,7 +669,6 @@ class CheckRequest(_Sized, _Timed):
     cache_dir: str | os.PathLike[str] | None = option(
         "Store results in this directory, and reuse them for models that have not changed.",
         "Input",
-        default=None,
         kind="directory",
     )
     thorough: bool = flag(_THOROUGH, "Verification", place=2)
@@ -770,7 +722,7 @@ class MergeRequest(Request):
         kind="report",
     )
     fail_on: Severity | None = flag(
-        "Exit with 1 if a finding has at least this severity.  [default: error]", default=None
+        "Exit with 1 if a finding has at least this severity.  [default: error]"
     )
 
 
@@ -784,7 +736,7 @@ class RuleRequest(Request):
     """What `kvtool rule` was asked to explain."""
 
     code: str | None = argument(kw_only=False, is_optional=True, offers="rules")
-    all_rules: bool = option("Explain all rules.", default=False, flags="--all")
+    all_rules: bool = option("Explain all rules.", flags="--all")
     output_format: RuleFormat = flag(
         "Print text, JSON, or the page in Markdown to standard output.", default="text"
     )
