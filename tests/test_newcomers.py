@@ -17,8 +17,8 @@ import pytest
 from onnx_kvtool import __version__
 from tests.compat.environments import installed
 from tests.page_examples import ROOT, Example, examples, matches
+from tests.test_first_pages import shell
 from tests.test_page_examples import is_run
-from tests.test_strangers import shell
 
 pytestmark = pytest.mark.slow
 

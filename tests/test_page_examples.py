@@ -29,7 +29,7 @@ PAGES = {name: text for name, text in documents().items() if list(examples(text)
 
 NOT_RUN = {
     ("README.md", "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/kvtool"): (
-        "takes a minute; tests/test_strangers.py runs it in the slow set"
+        "takes a minute; tests/test_first_pages.py runs it in the slow set"
     ),
     ("README.md", "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]'"): (
         "is the last step of .ci/run, which runs this test"
@@ -61,7 +61,7 @@ NOT_RUN = {
         for start in ("optimum-cli", "import torch", "from transformers", "from host import")
     },
     ("docs/index.md", "python3 -m venv .venv && .venv/bin/pip install -q ."): (
-        "takes a minute; tests/test_strangers.py runs it in the slow set"
+        "takes a minute; tests/test_first_pages.py runs it in the slow set"
     ),
 }
 """Examples that are not run: page, start of the first line, and why."""

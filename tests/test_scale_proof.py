@@ -179,7 +179,7 @@ def test_a_fault_of_one_layer_is_found_at_true_size(
         fault(wrong)
         lowered, _ = kv.lower(wrong, opset=_OPSETS.get(name, 18), verify=False)
         found = verifier.compare(lowered)
-        # A layer that nobody reads is struck, and its weights with it: nothing is proven then.
+        # A layer without readers is removed with its weights: nothing is proven then.
         is_struck = fault is leave_out_a_layer and "is not in the result" in (found.detail or "")
         if found.status != "different" and not (is_struck and found.status == "skipped"):
             missed.append((fault.__name__, found.status, found.detail))

@@ -37,7 +37,7 @@ def _two_refusals() -> onnx.ModelProto:
     source.graph.node.insert(
         0, helper.make_node("RegexFullMatch", ["x"], ["y"], name="first", pattern="a+")
     )
-    source.graph.node.append(helper.make_node("Bogus", ["y"], ["z"], name="stranger", domain="me"))
+    source.graph.node.append(helper.make_node("Bogus", ["y"], ["z"], name="unknown", domain="me"))
     source.graph.node.append(
         tensor_scatter_node(present="other", write_indices=None, axis=0),
     )
@@ -59,7 +59,7 @@ def test_every_refusal_is_reported_and_nothing_is_written(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == ["m.onnx"]
 
 
-def _with_strangers() -> onnx.ModelProto:
+def _with_unknown() -> onnx.ModelProto:
     """A custom domain, and an operator that an optimiser put into the default domain."""
     source = one_update(*_SHAPES, batch=2)
     for domain, op in (("me", "Custom"), ("", "SimplifiedLayerNormalization")):
@@ -74,7 +74,7 @@ def _with_strangers() -> onnx.ModelProto:
 def test_a_model_that_nothing_can_run_is_written_unverified_unless_that_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    path = _saved(tmp_path, _with_strangers())
+    path = _saved(tmp_path, _with_unknown())
     with pytest.raises(Unverified) as error:
         run(LowerRequest(model=str(path), verify=True))
     assert error.value.message.startswith("the result cannot be verified: ")
@@ -85,8 +85,8 @@ def test_a_model_that_nothing_can_run_is_written_unverified_unless_that_is_asked
     assert sorted(os.listdir(tmp_path)) == ["m.onnx", "m.opset18.onnx"]
 
 
-def test_strangers_pass_through_untouched() -> None:
-    source = _with_strangers()
+def test_unknown_operators_pass_through_unchanged() -> None:
+    source = _with_unknown()
     result, report = lower(ir.from_proto(source), opset=13, verify=False)
     assert [n.op_type for n in result.graph][-2:] == ["Custom", "SimplifiedLayerNormalization"]
     assert all(n.attributes["note"].value == "kept" for n in list(result.graph)[-2:])

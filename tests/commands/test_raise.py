@@ -171,7 +171,7 @@ def test_nothing_to_raise_writes_nothing(tmp_path: Path) -> None:
 
 def test_a_model_that_cannot_come_to_the_opset_is_refused_as_a_whole(tmp_path: Path) -> None:
     model = _model()
-    model.graph.node.insert(0, onnx.helper.make_node("Bogus", ["cache"], ["stranger"], name="odd"))
+    model.graph.node.insert(0, onnx.helper.make_node("Bogus", ["cache"], ["unknown"], name="odd"))
     model.graph.node.append(
         onnx.helper.make_node("Upsample", ["cache", "scales"], ["up"], name="old")
     )

@@ -165,16 +165,16 @@ _ELEMENTS: dict[tuple[str, str], list[int]] = {
 """What inputs hold that are told sizes; 3 elsewhere."""
 
 
-@pytest.mark.parametrize(("name", "struck", "free"), SIZE_CASES, ids=lambda one: one)
+@pytest.mark.parametrize(("name", "affected", "free"), SIZE_CASES, ids=lambda one: one)
 def test_what_a_limit_of_tract_strikes_it_does_not_compute(
-    name: str, struck: str, free: str, tmp_path: Path
+    name: str, affected: str, free: str, tmp_path: Path
 ) -> None:
     """As it is, without kvtool; and it computes what the limit spares.
 
     At opset 19: the reference has no DequantizeLinear of before.
     """
     release = find_target("tract").release
-    for text, is_right in ((struck, False), (free, True)):
+    for text, is_right in ((affected, False), (free, True)):
         model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 19]> ' + text)
         feeds = {value.name: _given(name, value) for value in model.graph.input}
         expected = ReferenceEvaluator(model).run(None, feeds)

@@ -18,9 +18,9 @@ from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.release import Limit
 from onnx_kvtool.targets.target import find_target
+from tests.compat.affected import AFFECTED, backend_case, feeds_of, tolerance
 from tests.compat.environments import ONLY_LOAD, RuntimeFailed, run_in
 from tests.compat.fixtures import FIXTURES, difference, limit_of, lowered_file
-from tests.compat.struck import STRUCK, backend_case, feeds_of, tolerance
 
 pytestmark = pytest.mark.compat
 
@@ -41,7 +41,7 @@ LIMITED: list[tuple[str, str | None]] = [
     ("onnxruntime", "1.19.2"),
     ("iree", "3.13.0"),
 ]
-"""Releases whose limits with a model in STRUCK are tried."""
+"""Releases whose limits with a model in AFFECTED are tried."""
 
 
 def named(release: tuple[str, str | None]) -> str:
@@ -57,13 +57,13 @@ def test_a_fixture_lowered_for_a_release_computes_the_same_in_it(
     assert difference(fixture, model, *release) <= limit_of(fixture)
 
 
-def limits(*, struck: bool) -> list:
-    """Return releases with their measured limits that have a model in STRUCK, or have none."""
+def limits(*, affected: bool) -> list:
+    """Return releases with their measured limits that have a model in AFFECTED, or have none."""
     return [
         pytest.param(release, limit, id=f"{named(release)}-{limit.name}")
-        for release in (LIMITED if struck else RELEASES)
+        for release in (LIMITED if affected else RELEASES)
         for limit in find_target(named(release)).release.limits
-        if limit.evidence == "measured" and (limit.name in STRUCK) == struck
+        if limit.evidence == "measured" and (limit.name in AFFECTED) == affected
     ]
 
 
@@ -98,11 +98,11 @@ def equals_reference(
     )
 
 
-@pytest.mark.parametrize(("release", "limit"), limits(struck=False))
+@pytest.mark.parametrize(("release", "limit"), limits(affected=False))
 def test_an_operator_without_a_kernel_is_replaced_or_refused(
     release: tuple[str, str | None], limit: Limit, tmp_path: Path
 ) -> None:
-    assert limit.when == "always", "a limit with a condition needs a model in STRUCK"
+    assert limit.when == "always", "a limit with a condition needs a model in AFFECTED"
     target = find_target(named(release))
     source = backend_case(limit, target.release)
     path = tmp_path / "model.onnx"
@@ -122,11 +122,11 @@ def test_an_operator_without_a_kernel_is_replaced_or_refused(
     run_in(*release, path, ONLY_LOAD)
 
 
-@pytest.mark.parametrize(("release", "limit"), limits(struck=True))
+@pytest.mark.parametrize(("release", "limit"), limits(affected=True))
 def test_what_a_limit_strikes_is_wrong_before_and_right_after(
     release: tuple[str, str | None], limit: Limit, tmp_path: Path
 ) -> None:
-    source = STRUCK[limit.name]()
+    source = AFFECTED[limit.name]()
     try:
         right = equals_reference(source, source.SerializeToString(), release, tmp_path)
     except RuntimeFailed:

@@ -1,4 +1,4 @@
-"""Cases of rules: a model in ONNX text, and where the rule strikes in it."""
+"""Cases of rules: a model in ONNX text, and where the rule applies in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Case:
     Attributes:
         name: What the case shows, a sentence.
         model: The model in ONNX text, or a function that makes the message.
-        at: What the rule must strike, in order: the label of the node (its name, `#<index>` for an
+        at: What the rule must report, in order: the label of the node (its name, `#<index>` for an
             unnamed one), or the name of the value for a finding without a node, "" for one about
             the model; empty where the rule must be silent.
         says: Text that the message of the first finding must hold.

@@ -164,7 +164,7 @@ def _taken(limit: Limit) -> str:
 
 
 def _remedy(limit: Limit) -> str:
-    """Return what becomes of a node that a limit strikes."""
+    """Return what becomes of a node to which a limit applies."""
     if limit.lower_opset:
         return f"chooses opset {limit.since - 1}"
     ways = ["writes another form"] if limit.when in REMEDIES else []

@@ -1,11 +1,11 @@
-"""Models of which a documented limit of TensorRT strikes one and spares the other."""
+"""Pairs of models: a documented limit of TensorRT applies to the first one alone."""
 
 from __future__ import annotations
 
 __all__ = ["DOCUMENTED_CASES"]
 
 Case = tuple[str, str, int, str, str]
-"""A limit, a release that has it, an opset, a model that it strikes, one that it spares."""
+"""A limit, a release that has it, an opset, a model to which it applies, and one without it."""
 
 
 def _quantised(op: str, given: str, point: str, result: str, number: int) -> str:
@@ -186,13 +186,13 @@ DOCUMENTED_CASES: list[Case] = [
     ),
     *(
         (
-            f"types-{struck}",
+            f"types-{affected}",
             f"tensorrt@{version}",
             13,
-            f"g ({struck}[3] x) => ({struck}[3] z) {{ z = Identity (x) }}",
+            f"g ({affected}[3] x) => ({affected}[3] z) {{ z = Identity (x) }}",
             f"g ({free}[3] x) => ({free}[3] z) {{ z = Identity (x) }}",
         )
-        for struck, version, free in (
+        for affected, version, free in (
             ("double", "8.6", "float"),
             ("double", "11.0", "float16"),
             ("bfloat16", "8.6", "int64"),

@@ -1,4 +1,4 @@
-"""Models of which a limit on sizes strikes one and spares the other, for a runtime of names."""
+"""Pairs of models: a limit of tract on sizes applies to the first one alone."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
-        "slice-beyond",
+        "slice-bound-may-exceed-size",
         (
             "g (float[2, b] x) => (float[2, n] z) <int64[1] o = {0}, int64[1] e = {4}, "
             "int64[1] a = {1}> { z = Slice (x, o, e, a) }"
@@ -174,12 +174,12 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         "g (uint8[a, 3] x, uint8[3, 4] y) => (int32[a, 4] z) { z = MatMulInteger (x, y) }",
     ),
     (
-        "hardmax-open",
+        "hardmax-unknown-size",
         "g (float[a, 3] x) => (float[a, 3] z) { z = Hardmax <axis: int = 0> (x) }",
         "g (float[a, 3] x) => (float[a, 3] z) { z = Hardmax (x) }",
     ),
     (
-        "batch-normalization-unlike",
+        "batch-normalization-different-sizes",
         (
             "g (float[2, b, 5] x) => (float[2, b, 5] z) <float[3] s = {1, 2, 3}> "
             "{ z = BatchNormalization (x, s, s, s, s) }"
@@ -190,27 +190,27 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
-        "concat-unlike",
+        "concat-different-sizes",
         "g (float[a, 3] x, float[n, 4] y) => (float[a, 7] z) { z = Concat <axis: int = 1> (x, y) }",
         "g (float[a, 3] x, float[a, 4] y) => (float[a, 7] z) { z = Concat <axis: int = 1> (x, y) }",
     ),
     (
-        "conv-unlike",
+        "conv-different-sizes",
         "g (float[2, b, 5] x, float[4, 3, 2] w) => (float[2, 4, 4] z) { z = Conv (x, w) }",
         "g (float[a, 3, 5] x, float[4, 3, 2] w) => (float[a, 4, 4] z) { z = Conv (x, w) }",
     ),
     (
-        "conv-transpose-unlike",
+        "conv-transpose-different-sizes",
         "g (float[2, b, 5] x, float[3, 4, 2] w) => (float[2, 4, 6] z) { z = ConvTranspose (x, w) }",
         "g (float[a, 3, 5] x, float[3, 4, 2] w) => (float[a, 4, 6] z) { z = ConvTranspose (x, w) }",
     ),
     (
-        "gemm-unlike",
+        "gemm-different-sizes",
         "g (float[2, b] x, float[3, 4] y) => (float[2, 4] z) { z = Gemm (x, y) }",
         "g (float[a, 3] x, float[3, 4] y) => (float[a, 4] z) { z = Gemm (x, y) }",
     ),
     (
-        "instance-normalization-unlike",
+        "instance-normalization-different-sizes",
         (
             "g (float[2, b, 5] x) => (float[2, b, 5] z) <float[3] s = {1, 2, 3}> "
             "{ z = InstanceNormalization (x, s, s) }"
@@ -221,22 +221,22 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
-        "layer-normalization-unlike",
+        "layer-normalization-different-sizes",
         "g (float[a, b] x, float[3] s) => (float[a, b] z) { z = LayerNormalization (x, s) }",
         "g (float[a, 3] x, float[3] s) => (float[a, 3] z) { z = LayerNormalization (x, s) }",
     ),
     (
-        "mat-mul-unlike",
+        "mat-mul-different-sizes",
         "g (float[a, 2, 3] x, float[n, 3, 2] y) => (float[a, 2, 2] z) { z = MatMul (x, y) }",
         "g (float[a, 2, 3] x, float[1, 3, 2] y) => (float[a, 2, 2] z) { z = MatMul (x, y) }",
     ),
     (
-        "p-relu-unlike",
+        "p-relu-different-sizes",
         "g (float[a, b] x, float[3] s) => (float[a, b] z) { z = PRelu (x, s) }",
         "g (float[a, 3] x, float[3] s) => (float[a, 3] z) { z = PRelu (x, s) }",
     ),
     (
-        "scatter-elements-unlike",
+        "scatter-elements-different-sizes",
         (
             "g (float[5, 7] x, int64[a, 1] i, float[m, 3] u) => (float[5, 7] z) "
             "{ s = Shape (u)  j = Expand (i, s)  z = ScatterElements (x, j, u) }"
@@ -247,7 +247,7 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
-        "scatter-elements-unlike",
+        "scatter-elements-different-sizes",
         (
             "g (float[5, 7] x, int64[a, 3] i, float[2, 3] u) => (float[5, 7] z) "
             "{ z = ScatterElements (x, i, u) }"
@@ -258,7 +258,7 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
-        "if-unlike",
+        "if-different-branches",
         (
             "g (bool k, float[a, 3] x, float[b, 3] y) => (float[n, 3] z) { z = If (k) <"
             "then_branch = t () => (float[a, 3] u) { u = Neg (x) }, "
@@ -299,7 +299,7 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
-        "cast-given-out",
+        "cast-int64-output",
         (
             "g (float[a] x, int64[a] y) => (int64[a] z) "
             "{ w = Cast <to: int = 7> (x)  z = Add (w, y) }"
@@ -310,7 +310,7 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
-        "cast-given-out",
+        "cast-int64-output",
         (
             "g (float[3] x, int64 s) => (int64 z, int64[3] o) { w = Cast <to: int = 7> (x) "
             "z, o = Scan <num_scan_inputs: int = 1, body = b (int64 a, int64 c) "
@@ -323,12 +323,12 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
-        "shape-given-out",
+        "shape-int64-output",
         "g (float[a] x) => (int64[1] z) { z = Shape (x) }",
         "g (float[a] x) => (int32[1] z) { s = Shape (x)  z = Cast <to: int = 6> (s) }",
     ),
     (
-        "size-given-out",
+        "size-int64-output",
         "g (float[a] x) => (int64 z) { z = Size (x) }",
         "g (float[a] x) => (int32 z) { s = Size (x)  z = Cast <to: int = 6> (s) }",
     ),
@@ -366,22 +366,22 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
-        "flatten-names",
+        "flatten-several-unknown-sizes",
         "g (float[a, b, 4] x) => (float[a, n] z) { z = Flatten (x) }",
         "g (float[a, 4] x) => (float[a, 4] z) { z = Flatten (x) }",
     ),
     (
-        "flatten-names-open",
+        "flatten-unknown-sizes",
         "g (float[a, b, c, d] x) => (float[m, n] z) { z = Flatten <axis: int = 2> (x) }",
         "g (float[a, 2, 3] x) => (float[m, 3] z) { z = Flatten <axis: int = 2> (x) }",
     ),
     (
-        "gather-nd-negative-open",
+        "gather-nd-negative-indices-open",
         "g (float[a, 3] x) => (float[1, 3] z) <int64[1, 1] i = {-1}> { z = GatherND (x, i) }",
         "g (float[a, 3] x) => (float[1, 3] z) <int64[1, 1] i = {1}> { z = GatherND (x, i) }",
     ),
     (
-        "scatter-nd-negative-open",
+        "scatter-nd-negative-indices-open",
         (
             "g (float[a, 3] x, float[1, 3] u) => (float[a, 3] z) <int64[1, 1] i = {-1}> "
             "{ z = ScatterND (x, i, u) }"
@@ -392,4 +392,4 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
 ]
-"""A limit of tract, a model that it strikes, one that it spares, at opset 18."""
+"""A limit of tract, a model to which it applies, and one without it, at opset 18."""

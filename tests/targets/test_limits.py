@@ -1,4 +1,4 @@
-"""What a limit strikes is written otherwise or refused, and what it does not strike stays.
+"""kvtool rewrites or refuses a node to which a limit applies, and keeps other nodes.
 
 Nothing is run: `tests/compat` does that for releases that can be installed.
 """
@@ -20,7 +20,7 @@ from tests.targets.size_cases import INDEXED, INDEXED_BY, SIZE_CASES
 HEAD = '<ir_version: 8, opset_import: ["": {opset}]>'
 
 Case = tuple[str, str, int, str, str]
-"""A limit, a release that has it, an opset, a model that it strikes, one that it spares."""
+"""A limit, a release that has it, an opset, a model to which it applies, and one without it."""
 
 
 def _recurrent(operator: str, more: str = "", lengths: str = "") -> str:
@@ -162,7 +162,7 @@ CASES: list[Case] = [
         "g (float[2, 3] x) => (float[4, 5] z) <int64[4] p = {1, 1, 1, 1}> { z = Pad (x, p) }",
     ),
     *DOCUMENTED_CASES,
-    *((name, "tract", 18, struck, free) for name, struck, free in SIZE_CASES),
+    *((name, "tract", 18, affected, free) for name, affected, free in SIZE_CASES),
     (
         "cum-sum-axis",  # which the reference refuses, and onnxruntime takes
         "tract",
@@ -656,14 +656,16 @@ def written(target: str, opset: int, text: str) -> list[str] | None:
 
 
 @part(2)
-@pytest.mark.parametrize(("name", "target", "opset", "struck", "free"), CASES, ids=lambda one: one)
-def test_what_a_limit_strikes_is_not_written_and_what_it_spares_is(
-    name: str, target: str, opset: int, struck: str, free: str
+@pytest.mark.parametrize(
+    ("name", "target", "opset", "affected", "free"), CASES, ids=lambda one: one
+)
+def test_a_node_with_the_limit_is_not_written_and_one_without_it_is(
+    name: str, target: str, opset: int, affected: str, free: str
 ) -> None:
-    found = written(target, opset, struck)
-    assert found is None or not set(source(opset, struck)) & set(found)
+    found = written(target, opset, affected)
+    assert found is None or not set(source(opset, affected)) & set(found)
     if found is None:
-        model = onnx.parser.parse_model(HEAD.replace("{opset}", str(opset)) + struck)
+        model = onnx.parser.parse_model(HEAD.replace("{opset}", str(opset)) + affected)
         findings = kv.check(model, targets=[target])
         assert "error" in {one.severity for one in findings if one.code.startswith("KV3")}
     assert written(target, opset, free) == source(opset, free)
@@ -728,7 +730,7 @@ CODES = {
 
 
 @pytest.mark.parametrize(
-    ("operator", "release", "struck", "moves", "free"),
+    ("operator", "release", "affected", "moves", "free"),
     [
         ("ConvInteger", "1.23.2", "uint8 int8", 1, "uint8 uint8"),
         ("ConvInteger", "1.15.1", "int8 int8", 2, "uint8 uint8"),
@@ -742,7 +744,7 @@ CODES = {
     ],
 )
 def test_signed_codes_that_a_release_does_not_multiply_are_given_as_unsigned_ones(
-    operator: str, release: str, struck: str, moves: int, free: str
+    operator: str, release: str, affected: str, moves: int, free: str
 ) -> None:
     def text(types: str) -> str:
         call = "(x, s, p, w, s, q, s, r)" if operator.startswith("Q") else "(x, w)"
@@ -750,10 +752,10 @@ def test_signed_codes_that_a_release_does_not_multiply_are_given_as_unsigned_one
         return f"g ({given}) {{ z = {operator} {call} }}"
 
     target = f"onnxruntime@{release}"
-    found = written(target, 18, text(struck))
+    found = written(target, 18, text(affected))
     assert found is not None
     assert sorted(found) == sorted([operator, *(["Cast", "Add", "Cast"] * moves)])
-    model = onnx.parser.parse_model(HEAD.replace("{opset}", "18") + text(struck))
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", "18") + text(affected))
     lowered, _ = kv.lower(model, target=target, verify=False)
     (node,) = (node for node in lowered.graph if node.op_type == operator)
     dtypes = {value.dtype for value in (*node.inputs, *node.outputs) if value is not None}
@@ -922,7 +924,7 @@ def test_a_slice_that_may_go_backward_from_behind_is_refused() -> None:
 
 @each(
     ("name", "opset", "text"),
-    [(name, opset, struck) for name, target, opset, struck, _ in CASES if target == "iree"],
+    [(name, opset, affected) for name, target, opset, affected, _ in CASES if target == "iree"],
 )
 def test_check_reports_what_lower_does_not_leave(name: str, opset: int, text: str) -> None:
     model = onnx.parser.parse_model(HEAD.replace("{opset}", str(opset)) + text)
@@ -943,7 +945,7 @@ def test_each_limit_of_a_runtime_that_has_no_other_test_is_among_them() -> None:
     tried = {name for name, *_ in (*CASES, *tinygrad_cases.CASES)} | ELSEWHERE
     for release in releases():
         if release.runtime in ("tensorrt", "tract", "tinygrad", "opencv", "iree"):
-            # What a lower opset is the remedy for strikes nothing there: see tests/rewrite/contrib.
+            # Limits that a lower opset remedies have cases in tests/rewrite/contrib.
             named = [one for one in release.limits if not (one.listed or one.lower_opset)]
             assert {limit.name for limit in named if limit.when not in _SEPARATE} <= tried
 

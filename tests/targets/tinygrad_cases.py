@@ -1,4 +1,4 @@
-"""What each limit of tinygrad strikes, as models of a few nodes, and what is written instead.
+"""Small models with each limit of tinygrad, and what kvtool writes instead.
 
 `tests/targets/test_tinygrad.py` lowers them, `tests/compat/test_tinygrad.py` runs them in tinygrad,
 as they are and as they are lowered.

@@ -158,7 +158,7 @@ def test_a_fault_shows_in_small_copies(
     fault(wrong)
     lowered, _ = kv.lower(wrong, opset=18, contrib="standard", verify=False)
     found = compared(source, lowered)
-    missing = "is not in" in (found.detail or "")  # a weight that nobody reads is struck
+    missing = "is not in" in (found.detail or "")  # a weight without readers is removed
     assert found.status == "different" or missing, found.detail
 
 

@@ -128,7 +128,7 @@ def test_a_fault_in_one_layer_stays(fault: Callable[[ir.Model], None], is_lowere
     fault(wrong)
     if is_lowered:
         wrong, _ = kv.lower(wrong, opset=18, verify=False)
-    # A layer that nobody reads is struck, with weights that a copy of the source still has.
+    # A layer without readers is removed, with weights that a copy of the source still has.
     is_struck = is_lowered and fault is leave_out_a_layer
     assert compared(source, wrong).status == ("unrunnable" if is_struck else "different")
 

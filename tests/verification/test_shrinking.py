@@ -166,7 +166,7 @@ def test_a_fault_shows_in_the_small_copies(
         wrong, _ = kv.lower(wrong, opset=18, verify=False)
     found = compared(source, wrong)
     if is_lowered and fault is leave_out_a_normalisation:
-        # Lowering strikes the node that nobody reads, and its weight, which the source reads.
+        # Lowering removes the node that nobody reads, and its weight, which the source reads.
         assert (found.status, found.detail) == (
             "unrunnable",
             "weight `layers.1.norm2.weight` of A is not in B",

@@ -19,7 +19,7 @@ from onnx_kvtool.targets.target import find_target
 from tests.grids import each, part
 from tests.lint.cases import lint
 
-STRANGERS = [
+UNKNOWN = [
     *CONTRIB_RULES,
     ("com.microsoft", "SampleOp"),
     ("com.microsoft.nchwc", "Conv"),
@@ -33,11 +33,11 @@ def model() -> onnx.ModelProto:
     """Return a model of opset 16 with a node of each operator, called as that."""
     nodes = [
         helper.make_node(op, ["x"], [f"y{i}"], f"{domain}::{op}", domain=domain)
-        for i, (domain, op) in enumerate([*STRANGERS, *OTHERS])
+        for i, (domain, op) in enumerate([*UNKNOWN, *OTHERS])
     ]
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 3])
     outputs = [onnx.ValueInfoProto(name=name) for node in nodes for name in node.output]
-    domains = {domain for domain, _ in (*STRANGERS, *OTHERS) if domain}
+    domains = {domain for domain, _ in (*UNKNOWN, *OTHERS) if domain}
     imports = [helper.make_opsetid("", 16), *(helper.make_opsetid(d, 1) for d in sorted(domains))]
     local = helper.make_function(
         "com.microsoft", "Local", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])],
@@ -65,7 +65,7 @@ def test_lower_and_check_say_the_same_of_each_operator(release: Release) -> None
     touched = {d.location.node for d in asked.lowered} | {f.location.node for f in asked.refused}
     # What is no operator of onnxruntime is judged in models alone that nothing else is refused of.
     assert said - {"::".join(other) for other in OTHERS} <= touched
-    for domain, op in STRANGERS:
+    for domain, op in UNKNOWN:
         assert (f"{domain}::{op}" in said) != target.release.imports(domain, op)
 
 

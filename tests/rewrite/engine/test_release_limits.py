@@ -290,8 +290,8 @@ def test_openvino_keeps_what_it_computes_as_onnxruntime_does() -> None:
     model, _ = lower(
         "fixtures/models/genai/genai_llama_fp32_cpu.onnx", target="openvino", verify=False
     )
-    strangers = {node.op_type for node in model.graph if node.domain != ""}
-    assert strangers == {"SkipSimplifiedLayerNormalization"}
+    unknown = {node.op_type for node in model.graph if node.domain != ""}
+    assert unknown == {"SkipSimplifiedLayerNormalization"}
     assert "SimplifiedLayerNormalization" not in {node.op_type for node in model.graph}
 
 

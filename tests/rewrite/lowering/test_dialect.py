@@ -114,7 +114,7 @@ _EVERYTHING = """
         [two] two = Constant <value_ints = [1, 2]> ()
         [dead] unread = Abs (only_dead)
         [dead_too] only_dead = Neg (x)
-        [stranger] other = me.Print (x)
+        [unknown] other = me.Print (x)
         [scatter] present = TensorScatter <axis = 1> (cache, row_of_two)
         [rows] row_of_two = Concat <axis = 0> (row, row)
     }"""
@@ -140,8 +140,8 @@ def test_the_last_pass_brings_the_source_to_the_dialect() -> None:
 
 def test_its_results_are_those_of_the_source() -> None:
     lowered, _ = lower(_everything(), opset=18, verify=False)
-    (stranger,) = (node for node in lowered.graph if node.op_type == "Print")
-    lowered.graph.remove(stranger, safe=True)
+    (unknown,) = (node for node in lowered.graph if node.op_type == "Print")
+    lowered.graph.remove(unknown, safe=True)
     del lowered.opset_imports["me"]
     feeds = {
         "x": np.array([[2], [3]], np.float32),

@@ -22,7 +22,7 @@ LEFT_OUT = {
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout without what working in it leaves behind."""
-    copy = tmp_path_factory.mktemp("stranger") / "kvtool"
+    copy = tmp_path_factory.mktemp("copy") / "kvtool"
     left_behind = shutil.ignore_patterns(
         ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "site", "dist"
     )

@@ -1,6 +1,6 @@
-"""For each measured limit of a release, a small model that it strikes.
+"""For each measured limit of a release, a small model to which it applies.
 
-A limit that strikes every node of its operator takes a case of onnx's own backend tests.
+A limit that applies to every node of its operator takes a case of onnx's own backend tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from onnx_kvtool.targets.release import Limit, Release
 
-__all__ = ["STRUCK", "backend_case", "feeds_of", "tolerance"]
+__all__ = ["AFFECTED", "backend_case", "feeds_of", "tolerance"]
 
 B, H, D, KEYS = 2, 3, 7, 5
 MASK = [True, False, True, True, False]
@@ -218,7 +218,7 @@ def _model(
 ) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
-        "struck",
+        "affected",
         [helper.make_tensor_value_info(name, T.FLOAT, shape) for name, shape in shapes.items()],
         [helper.make_tensor_value_info(name, T.FLOAT, None) for name in outputs],
         initializer=constants,
@@ -287,7 +287,7 @@ def tolerance(model: onnx.ModelProto) -> float:
 
 SCORES = ("Y", "", "", "scores")
 
-STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
+AFFECTED: dict[str, Callable[[], onnx.ModelProto]] = {
     "tensor-scatter": scatter,
     "tensor-scatter-types": lambda: scatter(T.FLOAT8E4M3FN),
     "softmax-body": lambda: half("Softmax"),
@@ -341,7 +341,7 @@ def _cases() -> dict[str, onnx.ModelProto]:
         node = helper.make_node(op_type, list(shapes), ["Y"], **attributes)
         inputs = [helper.make_tensor_value_info(n, T.FLOAT, s) for n, s in shapes.items()]
         outputs = [helper.make_tensor_value_info("Y", output, None)]
-        graph = helper.make_graph([node], "struck", inputs, outputs)
+        graph = helper.make_graph([node], "affected", inputs, outputs)
         found[op_type] = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)])
     return found
 
