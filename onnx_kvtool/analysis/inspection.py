@@ -20,7 +20,7 @@ from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.model_io.external_data import external_files
 from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.ops.traits import dtype_name
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dims, dims_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ValueFacts(Record):
 
     name: str
     dtype: str | None
-    shape: tuple[Dim, ...] | None
+    shape: Dims | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal, Replacement
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes
+from onnx_kvtool.symbolic.dimensions import Dim, Dims, dims_of, fixed_sizes
 
 # Operators whose form depends on the opset, or matters for speed, in the one that is wanted.
 
@@ -52,7 +52,7 @@ def computed_in(dtype: ir.DataType | None) -> ir.DataType:
     return _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT
 
 
-def known_dims(value: ir.Value, why: str = "") -> tuple[Dim, ...]:
+def known_dims(value: ir.Value, why: str = "") -> Dims:
     """Return the dimensions of a value, whose rank has to be known.
 
     Args:

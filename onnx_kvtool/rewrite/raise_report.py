@@ -12,7 +12,7 @@ from onnx_kvtool.core.record import Key, Record, filled, read, taken
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Phase, Verification
-from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.symbolic.dimensions import Dim, Dims
 
 CacheSource = Literal[
     "fixed", "concat", "rolling", "attention", "group_query_attention", "multi_head_attention"
@@ -157,7 +157,7 @@ class InputAdded(Record):
 
     name: str
     dtype: str
-    shape: tuple[Dim, ...]
+    shape: Dims
     meaning: str
 
 

@@ -26,7 +26,14 @@ from onnx_kvtool.shapes.bodies import CONTROL, Outcome, run_foreign_bodies
 from onnx_kvtool.shapes.reconcile import reconcile
 from onnx_kvtool.symbolic.broadcasting import stretched
 from onnx_kvtool.symbolic.contents import IndexMap
-from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, dimensions_in, is_invented, read_size
+from onnx_kvtool.symbolic.dimensions import (
+    HEAVIEST,
+    Dims,
+    Shape,
+    dimensions_in,
+    is_invented,
+    read_size,
+)
 from onnx_kvtool.symbolic.expressions import (
     Atom,
     Dimension,
@@ -382,7 +389,7 @@ class Forward:
 _NOTHING = Unknown("no-rule", "kvtool has no rule for this output")
 
 
-def _dims(shape: ir.Shape | ir.ShapeProtocol | None) -> tuple[int | str | None, ...]:
+def _dims(shape: ir.Shape | ir.ShapeProtocol | None) -> Dims:
     return tuple(dim if isinstance(dim, int) else dim.value for dim in shape or ())
 
 

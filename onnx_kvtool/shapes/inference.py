@@ -19,7 +19,7 @@ from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.onnx_inference import of_model, refusals
 from onnx_kvtool.shapes.writing import Writer, graph_values
 from onnx_kvtool.symbolic.broadcasting import Equality
-from onnx_kvtool.symbolic.dimensions import shape_words
+from onnx_kvtool.symbolic.dimensions import Dims, shape_words
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent, text, variable
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 from onnx_kvtool.symbolic.simplification import Facts
@@ -38,7 +38,7 @@ class UnknownValue(Record):
     """
 
     location: Location
-    shape: tuple[int | str | None, ...] | None
+    shape: Dims | None
     lost: Lost
 
     JSON = (
@@ -266,7 +266,7 @@ def _reason(atom: Atom) -> tuple[str, str]:
     return "foreign-name", f"`{name}` is a name that no input declares"
 
 
-def _shape_words(run: Forward, value: ir.Value) -> tuple[int | str | None, ...] | None:
+def _shape_words(run: Forward, value: ir.Value) -> Dims | None:
     shape = run.knowledge.shapes.get(value)
     if shape is None:
         return None

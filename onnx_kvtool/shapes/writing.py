@@ -11,11 +11,17 @@ from onnx_kvtool.core.walk import subgraphs, values
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.infer import Completion
-from onnx_kvtool.symbolic.dimensions import bind_dim, is_composed, is_invented, read_size, words
+from onnx_kvtool.symbolic.dimensions import (
+    Dim,
+    Dims,
+    bind_dim,
+    is_composed,
+    is_invented,
+    read_size,
+    words,
+)
 from onnx_kvtool.symbolic.expressions import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge
-
-_Dims = tuple["int | str | None", ...]
 
 
 class Writer:
@@ -29,7 +35,7 @@ class Writer:
     def __init__(self, run: Forward, *, frozen: bool) -> None:
         self._run = run
         self._frozen = frozen
-        self._shapes: dict[_Dims, ir.Shape] = {}
+        self._shapes: dict[Dims, ir.Shape] = {}
         # By identity: most nodes hand on the very shape of an input.
         self._shared: dict[int, ir.Shape] = {}
         self._words: dict[Expr, str | None] = {}
@@ -63,9 +69,7 @@ class Writer:
         if old is None:
             self._shared[id(shape)] = found
 
-    def _dim(
-        self, size: Expr, given: int | ir.SymbolicDim | None, *, keep: bool
-    ) -> int | str | None:
+    def _dim(self, size: Expr, given: int | ir.SymbolicDim | None, *, keep: bool) -> Dim:
         """Return the dimension to write for a size.
 
         Args:

@@ -289,7 +289,7 @@ def evaluate(dim: int | str, sizes: Mapping[str, int]) -> int:
     return found.number
 
 
-def bind_dim(dim: int | str | None, sizes: Mapping[str, int]) -> int | str | None:
+def bind_dim(dim: Dim, sizes: Mapping[str, int]) -> Dim:
     """Return a dimension with sizes in the place of its names.
 
     A text without any of the names is unchanged, and so is one that would be negative.
@@ -323,7 +323,7 @@ def words(size: Expr) -> str | None:
         return None
 
 
-def shape_words(shape: Shape | None) -> tuple[int | str | None, ...] | None:
+def shape_words(shape: Shape | None) -> Dims | None:
     """Return the sizes as numbers, texts, and None for what has neither."""
     if shape is None:
         return None
@@ -380,7 +380,7 @@ def dimensions_in(size: Expr) -> Iterator[str]:
             yield atom.name
 
 
-def is_invented(dim: int | str | None) -> bool:
+def is_invented(dim: Dim) -> bool:
     """Return whether onnx's inference invented a name, numbered from 0 in each run."""
     return isinstance(dim, str) and dim.startswith("unk__")
 
@@ -391,8 +391,11 @@ def is_invented(dim: int | str | None) -> bool:
 Dim = int | str | None
 """A size, the name of a symbolic size, or None for an unknown size."""
 
+Dims = tuple[Dim, ...]
+"""The size of each axis of a shape."""
 
-def dims_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
+
+def dims_of(value: ir.Value | None) -> Dims | None:
     """Return the dimensions of `value`; None when its rank is unknown or there is no value.
 
     A negative number, with which some exporters mean a size that they do not know, is None.

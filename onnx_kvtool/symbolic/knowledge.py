@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
-from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.dimensions import Dims, Shape
 from onnx_kvtool.symbolic.expressions import Atom, Expr, Extent, Largest, integer, variable
 from onnx_kvtool.symbolic.simplification import Facts, simplified
 
@@ -45,8 +45,8 @@ class Conflict(Record):
 
     code: str
     location: Location
-    declared: tuple[int | str | None, ...] | str
-    inferred: tuple[int | str | None, ...] | str
+    declared: Dims | str
+    inferred: Dims | str
     message: str
     chain: tuple[str, ...] = ()
 

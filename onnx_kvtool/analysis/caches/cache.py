@@ -13,7 +13,7 @@ from onnx_kvtool.core.record import Key, Misfit, Record, filled
 from onnx_kvtool.core.words import binary_bytes, counted
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.ops.traits import DTYPE_FORM
-from onnx_kvtool.symbolic.dimensions import Dim, bind_dim, product
+from onnx_kvtool.symbolic.dimensions import Dim, Dims, bind_dim, product
 
 CacheKind = Literal[
     "tensor_scatter",
@@ -95,7 +95,7 @@ class Cache(Record):
     update: str | None
     write_indices: str | None
     dtype: ir.DataType | None
-    shape: tuple[Dim, ...] | None
+    shape: Dims | None
     axis: int | None
     mode: Mode | None
     is_growing: bool
@@ -166,7 +166,7 @@ class Cache(Record):
         return replace(self, shape=bound(self.shape, dims))
 
 
-def bound(shape: tuple[Dim, ...] | None, dims: Mapping[str, int]) -> tuple[Dim, ...] | None:
+def bound(shape: Dims | None, dims: Mapping[str, int]) -> Dims | None:
     """Return `shape` with the sizes from `dims` for its symbolic dimensions."""
     return None if shape is None else tuple(bind_dim(dim, dims) for dim in shape)
 

@@ -21,7 +21,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import is_output_of, maker, read_values
 from onnx_kvtool.core.words import shape_text
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
+from onnx_kvtool.symbolic.dimensions import Dims, contradict, dims_of
 
 if TYPE_CHECKING:
     from onnx_kvtool.symbolic.index_maps import IndexMaps
@@ -339,7 +339,7 @@ def _is_constant(value: ir.Value) -> bool:
     return is_stored or maker(value, "Constant") is not None
 
 
-def _shape(value: ir.Value | None) -> tuple[Dim, ...] | None:
+def _shape(value: ir.Value | None) -> Dims | None:
     shape = dims_of(value)
     if shape is None and value is not None and value.const_value is not None:
         return tuple(int(d) for d in value.const_value.shape.numpy())
@@ -376,9 +376,7 @@ def _can_be_fed_back(update: Update, source: Route, target: Route) -> bool:
     return not (update.is_growing and len(before) < 3)
 
 
-def _with_head_size(
-    shape: tuple[Dim, ...] | None, update: Update, value: ir.Value | None
-) -> tuple[Dim, ...] | None:
+def _with_head_size(shape: Dims | None, update: Update, value: ir.Value | None) -> Dims | None:
     """Replace a symbolic head size by the number that the widths of the operator's inputs give.
 
     Only where the cache has the type of the query: a quantized one may hold two elements in a byte.
@@ -391,9 +389,7 @@ def _with_head_size(
     return (*shape[:3], update.head_size)
 
 
-def _batch_axis(
-    update: Update, axes: AxisMap, shape: tuple[Dim, ...] | None, axis: int | None
-) -> int | None:
+def _batch_axis(update: Update, axes: AxisMap, shape: Dims | None, axis: int | None) -> int | None:
     """Return the batch axis if it is known.
 
     An operator made for caches says so, and so do positions with a start for each sequence. With

@@ -17,7 +17,7 @@ from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.operators import Attention, Mode, ScatterElements, ScatterND, TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input, given_integers
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dims, dims_of
 from onnx_kvtool.symbolic.expressions import Exprs, integer
 
 # Operators that pass a tensor on: unchanged, rearranged, cast, or a part of it.
@@ -148,7 +148,7 @@ def squeezed(op_type: str, rank: int, axes: Sequence[int]) -> tuple[int | None, 
     return tuple(None if axis in changed else next(kept) for axis in range(wide))
 
 
-def _by_size(given: tuple[Dim, ...], result: tuple[Dim, ...]) -> AxisMap:
+def _by_size(given: Dims, result: Dims) -> AxisMap:
     """Match the axes that a reshape leaves alone: equal sizes from the front and from the back."""
     front = _common(given, result)
     back = _common(given[front:][::-1], result[front:][::-1])
@@ -159,7 +159,7 @@ def _by_size(given: tuple[Dim, ...], result: tuple[Dim, ...]) -> AxisMap:
     return tuple(axes)
 
 
-def _common(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> int:
+def _common(one: Dims, other: Dims) -> int:
     pairs = zip(one, other, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] is not None and pair[0] == pair[1], pairs))
 

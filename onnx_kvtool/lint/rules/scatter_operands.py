@@ -19,11 +19,11 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts, type_name
 from onnx_kvtool.ops.traits import SIZE_TYPES, dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.contents import IndexMap, elements
-from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
+from onnx_kvtool.symbolic.dimensions import Dims, contradict, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.simplification import Facts, at_least, below, interval, substitute
 
-_Dims = tuple[Dim, ...] | None
+_Dims = Dims | None
 
 
 def _misfit(

@@ -35,7 +35,7 @@ from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.rewrite.engine.dtypes import CARRIERS, takes
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dims, dims_of
 
 # GridSample-20 and GridSample-16, for older opsets.
 
@@ -88,7 +88,7 @@ class _Sampler:
     padding: str
     is_aligned: bool
 
-    def sampled(self, data: ir.Value, grid: ir.Value, dims: tuple[Dim, ...]) -> ir.Value:
+    def sampled(self, data: ir.Value, grid: ir.Value, dims: Dims) -> ir.Value:
         """Return the samples: (N, C, o1, ..., ok) of (N, C, D1, ..., Dk) at (N, o1, ..., ok, k)."""
         em, rank, margin = self.em, len(dims), int(self.padding == "zeros")
         axes, places, shares = [], [], []

@@ -20,7 +20,7 @@ from onnx_kvtool.emit.sampling import clip
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import again, count_up
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes
+from onnx_kvtool.symbolic.dimensions import Dims, dims_of, fixed_sizes
 
 # Places and shares that are computed when the model is lowered, as far as the file fixes them.
 
@@ -219,7 +219,7 @@ def resized(view: Rewritten, em: Emitter) -> Replacement | None:
     return Replacement((em.op("Identity", data) if same else result.value,), via=via)
 
 
-def _lines(view: Rewritten, em: Emitter, data: ir.Value, dims: tuple[Dim, ...]) -> list[_Line]:
+def _lines(view: Rewritten, em: Emitter, data: ir.Value, dims: Dims) -> list[_Line]:
     """Return the axes that may change their size."""
     axes = [counted_axis(axis, len(dims)) for axis in view.integers("axes") or range(len(dims))]
 

@@ -24,7 +24,7 @@ from onnx_kvtool.emit.forms import (
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dims, dims_of
 
 # The discrete Fourier transform as a real matrix over real and imaginary parts.
 
@@ -171,7 +171,7 @@ def _axis(view: Rewritten, rank: int) -> int | None:
     return None if known is None else int(known.ravel()[0]) % rank
 
 
-def _matrix_of_parts(view: Rewritten, dims: tuple[Dim, ...], axis: int) -> NDArray[np.float64]:
+def _matrix_of_parts(view: Rewritten, dims: Dims, axis: int) -> NDArray[np.float64]:
     """Return the transform of a DFT as a matrix: (N, C, K, components)."""
     data, length = view.required("input"), view.input("dft_length")
     inverse, onesided = (view.integer(name) != 0 for name in ("inverse", "onesided"))

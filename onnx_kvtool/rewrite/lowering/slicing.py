@@ -21,7 +21,7 @@ from onnx_kvtool.emit.forms import (
 )
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dims, dims_of
 
 # Split-18 with `num_outputs`, for opsets below 18, and run-time sizes, below 13.
 
@@ -124,9 +124,7 @@ def pads_of_all_axes(
     return em.op("ScatterElements", [0] * 2 * rank, places, pads)
 
 
-def _wrapped(
-    view: Rewritten, em: Emitter, data: ir.Value, pads: ir.Value, dims: tuple[Dim, ...]
-) -> ir.Value:
+def _wrapped(view: Rewritten, em: Emitter, data: ir.Value, pads: ir.Value, dims: Dims) -> ir.Value:
     op = em.op
     known, rank = view.known(pads), len(dims)
     result = data

@@ -14,7 +14,7 @@ from onnx_kvtool.ops.contrib import contrib_facts, default_of
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView, given_input, given_integer
 from onnx_kvtool.symbolic.contents import IndexMap
-from onnx_kvtool.symbolic.dimensions import Shape, shape_words
+from onnx_kvtool.symbolic.dimensions import Dims, Shape, shape_words
 from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, Exprs, Extent, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.simplification import Facts, substitute
@@ -187,8 +187,8 @@ class ShapeSite:
         self,
         code: str,
         index: int,
-        got: tuple[int | str | None, ...] | str | None,
-        expected: tuple[int | str | None, ...] | str | None,
+        got: Dims | str | None,
+        expected: Dims | str | None,
         what: str,
     ) -> None:
         """Report that an input is not what the node takes."""
@@ -230,7 +230,7 @@ def _vagueness(size: Expr) -> int:
     return 3 if any(isinstance(atom, (Extent, Element)) for atom in size.atoms()) else 2
 
 
-def _shown(given: tuple[int | str | None, ...] | str | None) -> str:
+def _shown(given: Dims | str | None) -> str:
     if isinstance(given, str):
         return given
     return shape_text(given or ())

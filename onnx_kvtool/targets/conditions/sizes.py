@@ -16,7 +16,7 @@ from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of, names_in, normal
+from onnx_kvtool.symbolic.dimensions import Dim, Dims, dims_of, names_in, normal
 
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import ConstantFolder
@@ -49,7 +49,7 @@ class Asked:
         return self.view.find(self.limit.operand)
 
     @property
-    def dims(self) -> tuple[Dim, ...] | None:
+    def dims(self) -> Dims | None:
         """The shape of the first input."""
         return dims_of(self.node.inputs[0])
 
@@ -275,7 +275,6 @@ def nonzero_zero_point(asked: Asked) -> bool:
 _TO_THE_END = (1 << 31) - 1
 """A bound of Slice that no size reaches, as exporters write it."""
 
-Dims = Sequence[Dim]
 Pair = tuple[Dim, Dim]
 
 

@@ -16,7 +16,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Replaceme
 from onnx_kvtool.emit.forms import Term, size
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES
-from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.symbolic.dimensions import Dims
 
 _INT64 = ir.DataType.INT64
 
@@ -89,7 +89,7 @@ def clamped(value: Term, low: Operand, high: Operand) -> Term:
 
 
 def joined_sizes(
-    em: Emitter, value: ir.Value, dims: tuple[Dim, ...], groups: Sequence[Sequence[int]]
+    em: Emitter, value: ir.Value, dims: Dims, groups: Sequence[Sequence[int]]
 ) -> ir.Value:
     """Return products of sizes of a value as a vector: (number of groups,), int64."""
     parts = [product(em, value, dims, group) for group in groups]
@@ -98,7 +98,7 @@ def joined_sizes(
     return em.op("Concat", *parts, axis=0) if parts else em.constant([], "sizes")
 
 
-def product(em: Emitter, value: ir.Value, dims: tuple[Dim, ...], axes: Sequence[int]) -> Term:
+def product(em: Emitter, value: ir.Value, dims: Dims, axes: Sequence[int]) -> Term:
     """Return the product of some sizes of a value: (1,), int64."""
     known = math.prod(dim for axis in axes if isinstance(dim := dims[axis], int))
     left = [

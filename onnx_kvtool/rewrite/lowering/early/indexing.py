@@ -25,7 +25,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     product,
     replaced_where,
 )
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes
+from onnx_kvtool.symbolic.dimensions import Dims, dims_of, fixed_sizes
 from onnx_kvtool.symbolic.dimensions import product as product_of
 
 _INT64 = ir.DataType.INT64
@@ -61,9 +61,9 @@ def lower_gather_elements_11(view: Rewritten, em: Emitter) -> ir.Value:
 def gathered_elements(
     em: Emitter,
     data: ir.Value,
-    dims: tuple[Dim, ...],
+    dims: Dims,
     front: ir.Value,
-    counts: tuple[Dim, ...],
+    counts: Dims,
     axis: int,
     outside: Term | None = None,
 ) -> ir.Value:
@@ -173,9 +173,7 @@ def _tuple_length(indices: ir.Value) -> int:
     return last[0]
 
 
-def _rows(
-    em: Emitter, data: ir.Value, dims: tuple[Dim, ...], length: int, dtype: ir.DataType
-) -> ir.Value:
+def _rows(em: Emitter, data: ir.Value, dims: Dims, length: int, dtype: ir.DataType) -> ir.Value:
     """Return the data with its first dimensions made one."""
     if length == 1:
         return data
@@ -201,7 +199,7 @@ def _numbers(
     view: Rewritten,
     em: Emitter,
     data: ir.Value,
-    dims: tuple[Dim, ...],
+    dims: Dims,
     indices: ir.Value,
     length: int,
 ) -> ir.Value:

@@ -21,7 +21,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     replaced_where,
 )
 from onnx_kvtool.rewrite.lowering.resize import resized
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dims, dims_of
 
 # Slice-10 with what it takes as inputs, for opset 9.
 
@@ -68,7 +68,7 @@ def lower_slice_10(view: Rewritten, em: Emitter) -> ir.Value:
 def _gathered(
     em: Emitter,
     view: NodeView,
-    dims: tuple[Dim, ...],
+    dims: Dims,
     axes: list[int] | None,
     steps: list[int] | None,
     count: int,
@@ -217,7 +217,7 @@ def lower_pad_11(view: Rewritten, em: Emitter) -> ir.Value:
 def _padded(
     em: Emitter,
     data: ir.Value,
-    dims: tuple[Dim, ...],
+    dims: Dims,
     axis: int,
     pads: ir.Value,
     fill: ir.Value | None,

@@ -14,7 +14,7 @@ from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import size
 from onnx_kvtool.ops.operators import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of, merge
+from onnx_kvtool.symbolic.dimensions import Dim, Dims, contradict, dims_of, merge
 
 # The guard: everything that must be known of a TensorScatter before it can be lowered.
 
@@ -41,9 +41,9 @@ class CacheUpdate:
     dtype: ir.DataType
     axis: int
     mode: Mode
-    lead: tuple[Dim, ...]
+    lead: Dims
     capacity: Dim
-    trail: tuple[Dim, ...] | None
+    trail: Dims | None
 
     @property
     def rank(self) -> int | None:
@@ -97,9 +97,9 @@ def cache_update(node: ir.Node, opset: int) -> CacheUpdate:
     )
 
 
-def _dims(view: TensorScatter, axis: int) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+def _dims(view: TensorScatter, axis: int) -> tuple[Dims, Dims]:
     """Return the dimensions of cache and update, up to the axis where the rank is unknown."""
-    unknown: tuple[Dim, ...] = (None,) * (view.rank or axis + 1)
+    unknown: Dims = (None,) * (view.rank or axis + 1)
     past, present = dims_of(view.past_cache), dims_of(view.present_cache)
     if past is not None and present is not None:
         past = tuple(merge(a, b) for a, b in zip(past, present, strict=True))
@@ -187,7 +187,7 @@ def declared_updates(model: ir.Model, opset: int) -> Callable[[], None]:
     Call the function when the model is lowered and what was inferred is taken away.
     """
     found: dict[ir.Value, dict[int, Dim]] = {}
-    unknown: dict[ir.Value, tuple[ir.TypeProtocol | None, tuple[Dim, ...]]] = {}
+    unknown: dict[ir.Value, tuple[ir.TypeProtocol | None, Dims]] = {}
     for _, _, node in nodes(model):
         if node.op_type != "TensorScatter" or node.domain != "":
             continue
