@@ -200,7 +200,7 @@ def _kernels(operator: Operator) -> Iterator[str]:
 
 
 def _kernel_and_those_it_names(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a kernel, and the functions that its docstring refers to (`As `split_13``)."""
+    """Yield a kernel, and the functions that its docstring refers to (`As `split_2``)."""
     yield function.__name__, function
     named = re.findall(r"\b(?:[Aa]s|see) `(\w+)`", inspect.getdoc(function) or "")
     for name in dict.fromkeys(named):

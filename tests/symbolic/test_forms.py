@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.runtime.kernels.movement.slicing import slice_10
+from onnx_kvtool.runtime.kernels.movement.slicing import slice_1
 from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, coordinate, integer, variable
 from onnx_kvtool.symbolic.rules.slicing import cut_along
 from onnx_kvtool.symbolic.simplification import (
@@ -203,7 +203,7 @@ def test_a_cut_takes_what_slice_takes(step: int) -> None:
         symbolic = cut_along(variable(Dimension("n")), integer(start), integer(end), step)
         for size in range(5):
             data, bounds = np.arange(size), (np.array([start]), np.array([end]))
-            taken = slice_10(data, *bounds, steps=np.array([step]))
+            taken = slice_1(data, *bounds, steps=np.array([step]))
             bound = {Dimension("n"): integer(size)}
             for cut in (cut_along(integer(size), integer(start), integer(end), step), symbolic):
                 assert cut is not None and cut.length is not None

@@ -28,9 +28,10 @@ Named = Mapping[str, Value]
 
 KernelFunction = Callable[..., Value]
 """Inputs positional, under the schema's names; attributes by keyword, under theirs, with the
-schema's defaults bound (None where it has none), tensors as arrays and graphs as `Body`. The result
-is the only output, or a tuple of all, shorter where trailing ones do not exist; a number of numpy
-is as good as an array without axes. The caller has checked the inputs' types by the schema. Never
+schema's defaults bound (None where it has none), tensors as arrays and graphs as `Body`. An
+attribute that became an input is one parameter, which takes both. The result is the only output, or
+a tuple of all, shorter where trailing ones do not exist; a number of numpy is as good as an array
+without axes. The caller has checked the inputs' types by the schema. Never
 changes an input. The kernel of an operator that updates its input
 (`Trait.UPDATES`) takes the keyword `in_place`: the buffer of its first input may become the first
 output then, as nothing else reads it. numpy's warnings are off. A function that declares the

@@ -252,19 +252,14 @@ def global_max_pool(X: Array) -> Array:
 
 
 def upsample_1(X: Array, *, height_scale: float, mode: str, width_scale: float) -> Array:
-    """Compute Upsample-1: as `upsample_9`, along the last two of four axes."""
+    """Compute Upsample-1: as `upsample_7`, along the last two of four axes."""
     if X.ndim != 4:
         raise KernelError(f"`X` has shape {X.shape}, expected four dimensions")
-    return _upsampled(X, [1, 1, height_scale, width_scale], mode)
+    return upsample_7(X, [1, 1, height_scale, width_scale], mode=mode)
 
 
-def upsample_7(X: Array, *, mode: str, scales: Sequence[float]) -> Array:
-    """Compute Upsample-7: as `upsample_9`, with `scales` as an attribute."""
-    return _upsampled(X, scales, mode)
-
-
-def upsample_9(X: Array, scales: Array, *, mode: str) -> Array:
-    """Compute Upsample-9: make axes longer.
+def upsample_7(X: Array, scales: Array | Sequence[float], *, mode: str) -> Array:
+    """Compute Upsample-7 and -9: make axes longer.
 
     The place of an element of the result is its position divided by the scale, both float32.
     `nearest` takes the element before this place; `linear` interpolates between that and the next
@@ -277,28 +272,25 @@ def upsample_9(X: Array, scales: Array, *, mode: str) -> Array:
         KernelError: If there is not one scale for each axis, one is below 1, or `mode` is another
             one or not for elements of this type.
     """
-    if scales.ndim != 1:
-        raise KernelError(f"`scales` has shape {scales.shape}, expected one dimension")
-    return _upsampled(X, scales.tolist(), mode)
-
-
-def _upsampled(x: Array, scales: Sequence[float], mode: str) -> Array:
+    if np.ndim(scales) != 1:
+        raise KernelError(f"`scales` has shape {np.shape(scales)}, expected one dimension")
+    factors = np.asarray(scales).tolist()
     if mode not in ("nearest", "linear", "bilinear"):
         raise KernelError(f"`mode` is `{mode}`, expected `nearest` or `linear`")
-    if mode != "nearest" and x.dtype.kind in "bO":
-        raise KernelError(f"`mode` is `{mode}`, expected `nearest` for elements of {x.dtype}")
-    if len(scales) != x.ndim:
-        raise KernelError(f"`scales` has {len(scales)} elements, expected {x.ndim}, one per axis")
-    for axis, scale in enumerate(scales):
+    if mode != "nearest" and X.dtype.kind in "bO":
+        raise KernelError(f"`mode` is `{mode}`, expected `nearest` for elements of {X.dtype}")
+    if len(factors) != X.ndim:
+        raise KernelError(f"`scales` has {len(factors)} elements, expected {X.ndim}, one per axis")
+    for axis, scale in enumerate(factors):
         if not 1 <= scale < np.inf:
             raise KernelError(f"`scales[{axis}]` is {scale}, expected 1 or more")
-    products = [_SINGLE(n) * _SINGLE(s) for n, s in zip(x.shape, scales, strict=True)]
+    products = [_SINGLE(n) * _SINGLE(s) for n, s in zip(X.shape, factors, strict=True)]
     sizes = [int(min(product, _SINGLE(2**63))) for product in products]
-    require_room(sizes, x.dtype)
-    given, numbers = x.dtype, widened(x)
+    require_room(sizes, X.dtype)
+    given, numbers = X.dtype, widened(X)
     if mode != "nearest" and given.kind in "iu":
-        numbers = x.astype(np.float64 if given.itemsize > 4 else _SINGLE)
-    for axis, (size, scale) in enumerate(zip(sizes, scales, strict=True)):
+        numbers = X.astype(np.float64 if given.itemsize > 4 else _SINGLE)
+    for axis, (size, scale) in enumerate(zip(sizes, factors, strict=True)):
         if scale == 1:
             continue
         place = np.arange(size, dtype=_SINGLE) / _SINGLE(scale)
@@ -306,7 +298,7 @@ def _upsampled(x: Array, scales: Sequence[float], mode: str) -> Array:
         near = np.take(numbers, before, axis)
         if mode != "nearest":
             after = np.minimum(before + 1, numbers.shape[axis] - 1)
-            between = (place - before.astype(_SINGLE)).reshape(-1, *[1] * (x.ndim - 1 - axis))
+            between = (place - before.astype(_SINGLE)).reshape(-1, *[1] * (X.ndim - 1 - axis))
             mixed = near * (1 - between) + np.take(numbers, after, axis) * between
             near = np.where(between == 0, near, mixed).astype(near.dtype, copy=False)
         numbers = near
@@ -355,6 +347,6 @@ LINES: Lines = {
     "GlobalMaxPool": {1: global_max_pool},
     "LpPool": {1: lp_pool},
     "MaxPool": {1: max_pool},
-    "Upsample": {1: upsample_1, 7: upsample_7, 9: upsample_9},
+    "Upsample": {1: upsample_1, 7: upsample_7},
 }
 """Operators of this module with their kernels, oldest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -96,34 +96,19 @@ def _edge(dtype: Dtype, *, least: bool) -> Any:
     return dtype.type(-np.inf if least else np.inf)
 
 
-# The two forms of the axes of a reduction: an attribute, later an input.
+# The axes of a reduction: an attribute, later an input.
 
 
-def axes_by_attribute(reduction: Reduction) -> KernelFunction:
-    """Return a kernel of the versions whose axes are an attribute.
-
-    Axes that are absent or an empty list are all axes. Negative axes, which version 1 does not
-    mention, count from the back.
-    """
-
-    def kernel(
-        data: Array, *, axes: Ints | None = None, keepdims: int = 1, context: Context
-    ) -> Array:
-        chosen = count_axes(axes, data.ndim) if axes else tuple(range(data.ndim))
-        return _reduce(reduction, data, chosen, keepdims, context)
-
-    return kernel
-
-
-def axes_by_input(reduction: Reduction) -> KernelFunction:
-    """Return a kernel of the versions whose axes are an input.
+def reduce_1(reduction: Reduction) -> KernelFunction:
+    """Return a kernel of every version of a reduction.
 
     Axes that are absent or empty are all axes, or none where `noop_with_empty_axes` says so.
+    Negative axes, which version 1 does not mention, count from the back.
     """
 
     def kernel(
         data: Array,
-        axes: Array | None = None,
+        axes: Array | Ints | None = None,
         *,
         keepdims: int = 1,
         noop_with_empty_axes: int = 0,
@@ -134,15 +119,9 @@ def axes_by_input(reduction: Reduction) -> KernelFunction:
             chosen = count_axes(given, data.ndim)
         else:
             chosen = tuple(range(data.ndim))
-        return _reduce(reduction, data, chosen, keepdims, context)
+        return np.asarray(reduction(data, chosen, keepdims != 0, context), data.dtype)
 
     return kernel
-
-
-def _reduce(
-    reduction: Reduction, data: Array, axes: Ints, keepdims: int, context: Context
-) -> Array:
-    return np.asarray(reduction(data, axes, keepdims != 0, context), data.dtype)
 
 
 # Reductions that add or multiply.
@@ -282,13 +261,6 @@ def _select(X: Array, k: int, name: str, axis: int, *, largest: bool) -> tuple[A
     return np.take_along_axis(X, positions, along), positions
 
 
-# Operators that reduce axes to one element, or to a few.
-
-
-def _both_forms(reduction: Reduction, input_since: int = 18) -> Mapping[int, KernelFunction]:
-    return {1: axes_by_attribute(reduction), input_since: axes_by_input(reduction)}
-
-
 # CumSum and CumProd.
 
 
@@ -324,16 +296,16 @@ def running(step: np.ufunc, start: int) -> KernelFunction:
 LINES: Lines = {
     "CumSum": {11: running(np.add, 0)},
     "CumProd": {26: running(np.multiply, 1)},
-    "ReduceSum": _both_forms(sum_, 13),
-    "ReduceMean": _both_forms(mean),
-    "ReduceMax": _both_forms(maximum),
-    "ReduceMin": _both_forms(minimum),
-    "ReduceProd": _both_forms(prod),
-    "ReduceL1": _both_forms(l1),
-    "ReduceL2": _both_forms(l2),
-    "ReduceSumSquare": _both_forms(sum_square),
-    "ReduceLogSum": _both_forms(log_sum),
-    "ReduceLogSumExp": _both_forms(log_sum_exp),
+    "ReduceSum": {1: reduce_1(sum_)},
+    "ReduceMean": {1: reduce_1(mean)},
+    "ReduceMax": {1: reduce_1(maximum)},
+    "ReduceMin": {1: reduce_1(minimum)},
+    "ReduceProd": {1: reduce_1(prod)},
+    "ReduceL1": {1: reduce_1(l1)},
+    "ReduceL2": {1: reduce_1(l2)},
+    "ReduceSumSquare": {1: reduce_1(sum_square)},
+    "ReduceLogSum": {1: reduce_1(log_sum)},
+    "ReduceLogSumExp": {1: reduce_1(log_sum_exp)},
     "ArgMax": {1: positions_of(np.argmax)},
     "ArgMin": {1: positions_of(np.argmin)},
     "TopK": {1: top_k_1, 10: top_k_10},

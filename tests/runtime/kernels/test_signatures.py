@@ -13,7 +13,7 @@ from onnx_kvtool.runtime.kernels.kernel import KernelFunction
 from onnx_kvtool.runtime.kernels.table import KERNELS, find_kernel
 from tests.grids import each
 
-_EXTRA = {"context", "in_place", "is_before_11", "is_before_19"}
+_EXTRA = {"context", "in_place", "is_before_10", "is_before_11", "is_before_19"}
 """Keywords that are no attributes."""
 
 
@@ -50,11 +50,12 @@ def test_a_kernel_takes_what_its_schemas_say(kernel: KernelFunction, facts: OpFa
         assert (parameter.kind is parameter.VAR_POSITIONAL) == formal.variadic
         if formal.optional:
             assert parameter.default is None
-    for later in positional[len(facts.inputs) :]:
-        assert later.default is None, f"{later.name} does not exist in this version"
+    later = {p.name: p for p in positional[len(facts.inputs) :]}
+    for name in later.keys() - facts.attributes.keys():
+        assert later[name].default is None, f"{name} does not exist in this version"
     assert len(positional) >= len(facts.inputs)
 
-    assert facts.attributes.keys() <= keywords.keys()
+    assert facts.attributes.keys() <= keywords.keys() | later.keys()
     for name in keywords.keys() - facts.attributes.keys() - _EXTRA:
         assert keywords[name].default is not inspect.Parameter.empty, (
             f"{name} does not exist in this version"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES, finfo
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Context, Dtype, KernelFunction, Lines, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction, Lines, Value
 
 # Operators of one operand that numpy computes as ONNX wants them.
 
@@ -64,67 +65,49 @@ def reciprocal(x: Array) -> Any:
 # Clip.
 
 
-def clip_6(input: Array, *, min: float, max: float) -> Array:
-    """Compute Clip-6: elements limited to `min` and `max`, the bounds in the dtype of `input`."""
-    low, high = np.asarray(min).astype(input.dtype), np.asarray(max).astype(input.dtype)
-    return _limit(input, low, high)
-
-
-def clip_11(
-    input: Array, min: Array | None = None, max: Array | None = None, *, context: Context
+def clip_6(
+    input: Array,
+    min: Array | float | None = None,
+    max: Array | float | None = None,
+    *,
+    context: Context,
 ) -> Array:
-    """Compute Clip from version 11 on: Min(max, Max(input, min)); NaN stays.
+    """Compute Clip from version 6 on: Min(max, Max(input, min)); NaN stays.
 
-    An absent bound is the least or the greatest finite number of the dtype. So an infinity becomes
-    that number, by the text and in onnxruntime 1.31. The body of the function and onnx.reference
-    let infinities pass. Where `min` is above `max`, every element is `max`.
+    A bound is rounded to the dtype of `input` where it is an attribute. An absent one is the least
+    or the greatest finite number of the dtype. So an infinity becomes that number, by the text and
+    in onnxruntime 1.31. The body of the function and onnx.reference let infinities pass. Where
+    `min` is above `max`, every element is `max`.
 
     Raises:
         KernelError: If a bound is no scalar.
     """
-    least, greatest = _limits(input.dtype)
-    low = least if min is None else read_scalar(min, "min", context)
-    high = greatest if max is None else read_scalar(max, "max", context)
-    return _limit(input, low, high)
-
-
-def _limits(dtype: Dtype) -> tuple[Array, Array]:
-    if dtype in INTEGER_RANGES:
-        least, greatest = INTEGER_RANGES[dtype]
-        return np.asarray(least, dtype), np.asarray(greatest, dtype)
-    return np.asarray(finfo(dtype).min, dtype), np.asarray(finfo(dtype).max, dtype)
-
-
-def _limit(x: Array, low: Array, high: Array) -> Array:
-    return np.asarray(np.minimum(high, np.maximum(x, low)), x.dtype)
+    dtype = input.dtype
+    least, greatest = INTEGER_RANGES.get(dtype) or (finfo(dtype).min, finfo(dtype).max)
+    low = np.asarray(least if min is None else min, dtype)
+    high = np.asarray(greatest if max is None else max, dtype)
+    above = np.maximum(input, read_scalar(low, "min", context))
+    return np.asarray(np.minimum(read_scalar(high, "max", context), above), dtype)
 
 
 # Dropout.
 
 
-def dropout_7(data: Array, *, ratio: float) -> tuple[Array, Array]:
-    """Compute Dropout-7, which has inference only: `data` and a mask of ones of its dtype."""
-    return data, np.ones(data.shape, data.dtype)
-
-
-def dropout_10(data: Array, *, ratio: float) -> tuple[Array, Array]:
-    """Compute Dropout-10, which has inference only: `data` and a mask of true."""
-    return data, np.ones(data.shape, np.bool_)
-
-
-def dropout_12(
+def dropout_7(
     data: Array,
-    ratio: Array | None = None,
+    ratio: Array | float | None = None,
     training_mode: Array | None = None,
     *,
     seed: int | None = None,
+    is_before_10: bool = False,
     context: Context,
 ) -> tuple[Array, Array]:
-    """Compute Dropout from version 12 on: `data` and a mask of true, unless training.
+    """Compute Dropout from version 7 on: `data` and a mask of true, unless training.
 
-    In training mode, elements are dropped at random, which no text fixes; they are drawn as
-    onnx.reference 1.23 does, by the legacy generator of numpy, whose stream for a seed never
-    changes. Without a seed it is 0, so that runs can be compared.
+    The mask of version 7 has the dtype of `data`. In training mode, which came with version 12,
+    elements are dropped at random, which no text fixes; they are drawn as onnx.reference 1.23 does,
+    by the legacy generator of numpy, whose stream for a seed never changes. Without a seed it is 0,
+    so that runs can be compared.
 
     `ratio` is 0.5 if absent, and read in training mode only. What is left is scaled by
     1 / (1 - ratio); the mask is true where it is.
@@ -133,10 +116,11 @@ def dropout_12(
         KernelError: If `ratio` or `training_mode` is no scalar; in training mode, if `ratio` is
             outside [0, 1) or `seed` outside what numpy takes.
     """
-    everything = np.ones(data.shape, np.bool_)
+    everything = np.ones(data.shape, data.dtype if is_before_10 else np.bool_)
     if training_mode is None or not read_scalar(training_mode, "training_mode", context):
         return data, everything
-    share = 0.5 if ratio is None else float(np.float64(read_scalar(ratio, "ratio", context)))
+    given = np.asarray(0.5 if ratio is None else ratio)
+    share = float(np.float64(read_scalar(given, "ratio", context)))
     if not 0 <= share < 1:
         raise KernelError(f"`ratio` is {share}, expected 0 or more and less than 1")
     if share == 0:
@@ -306,9 +290,9 @@ LINES: Lines = {
     "Erf": {9: erf_9},
     "Not": {1: over_x(np.logical_not)},
     "BitwiseNot": {18: over_x(np.invert)},
-    "Clip": {6: clip_6, 11: clip_11},
+    "Clip": {6: clip_6},
     "IsNaN": {9: is_nan_9},
     "IsInf": {10: is_inf_10},
-    "Dropout": {7: dropout_7, 10: dropout_10, 12: dropout_12},
+    "Dropout": {7: functools.partial(dropout_7, is_before_10=True), 10: dropout_7},
 }
 """Operators of this module with their kernels, oldest first."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -92,50 +91,22 @@ def flatten_11(input: Array, *, axis: int) -> Array:
 # Squeeze and Unsqueeze, all versions.
 
 
-def squeeze_1(data: Array, *, axes: Ints | None) -> Array:
-    """Drop dimensions of size 1; see `squeeze_13`.
-
-    Negative axes, which version 1 does not mention, count from the back, as in onnxruntime 1.32.
-    """
-    return _squeeze(data, axes)
-
-
-def squeeze_13(data: Array, axes: Array | None = None) -> Array:
+def squeeze_1(data: Array, axes: Array | Ints | None = None) -> Array:
     """Drop dimensions of size 1.
 
     Without `axes`, all dimensions of size 1 are dropped. An input that is there but empty names
     none, as in onnx.reference; onnxruntime takes it for absent. A scalar is one axis, as in cases
-    of the onnx wheel.
+    of the onnx wheel. Negative axes, which version 1 does not mention, count from the back, as in
+    onnxruntime 1.32.
 
     Raises:
         KernelError: If `axes` is of another rank; if one is out of range, named twice, or of
             another size than 1.
     """
-    return _squeeze(data, None if axes is None else read_integers(axes, "axes", or_scalar=True))
-
-
-def unsqueeze_1(data: Array, *, axes: Ints) -> Array:
-    """Insert dimensions of size 1; see `unsqueeze_13`, and `squeeze_1` for negative axes."""
-    return _unsqueeze(data, axes)
-
-
-def unsqueeze_13(data: Array, axes: Array) -> Array:
-    """Insert dimensions of size 1.
-
-    `axes` are axes of the result, in any order. A scalar is one axis, as in cases of the onnx
-    wheel.
-
-    Raises:
-        KernelError: If `axes` is of another rank; if one is out of range or named twice.
-    """
-    return _unsqueeze(data, read_integers(axes, "axes", or_scalar=True))
-
-
-def _squeeze(data: Array, axes: Sequence[int] | None) -> Array:
     if axes is None:
         dropped = tuple(dim for dim, size in enumerate(data.shape) if size == 1)
     else:
-        dropped = count_axes(axes, data.ndim)
+        dropped = count_axes(read_integers(axes, "axes", or_scalar=True), data.ndim)
     for axis in dropped:
         if data.shape[axis] != 1:
             raise KernelError(
@@ -145,11 +116,20 @@ def _squeeze(data: Array, axes: Sequence[int] | None) -> Array:
     return data.squeeze(dropped)
 
 
-def _unsqueeze(data: Array, axes: Sequence[int]) -> Array:
-    require_axes(data.ndim + len(axes))
-    inserted = count_axes(axes, data.ndim + len(axes), of="expanded")
+def unsqueeze_1(data: Array, axes: Array | Ints) -> Array:
+    """Insert dimensions of size 1.
+
+    `axes` are axes of the result, in any order. A scalar is one axis, as in cases of the onnx
+    wheel. For negative ones see `squeeze_1`.
+
+    Raises:
+        KernelError: If `axes` is of another rank; if one is out of range or named twice.
+    """
+    given = read_integers(axes, "axes", or_scalar=True)
+    rank = data.ndim + len(given)
+    require_axes(rank)
+    inserted = count_axes(given, rank, of="expanded")
     sizes = iter(data.shape)
-    rank = data.ndim + len(inserted)
     return data.reshape([1 if axis in inserted else next(sizes) for axis in range(rank)])
 
 
@@ -254,9 +234,9 @@ LINES: Lines = {
     "Reshape": {5: reshape_5},
     "Shape": {1: shape_1},
     "Size": {1: size},
-    "Squeeze": {1: squeeze_1, 13: squeeze_13},
+    "Squeeze": {1: squeeze_1},
     "Tile": {6: tile},
     "Transpose": {1: transpose},
-    "Unsqueeze": {1: unsqueeze_1, 13: unsqueeze_13},
+    "Unsqueeze": {1: unsqueeze_1},
 }
 """Operators of this module with their kernels, oldest first."""

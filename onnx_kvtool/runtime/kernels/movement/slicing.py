@@ -19,20 +19,9 @@ from onnx_kvtool.runtime.kernels.kernel import Array, Context, Ints, Lines, Valu
 
 def slice_1(
     data: Array,
-    *,
-    starts: Ints,
-    ends: Ints,
-    axes: Ints | None,
-) -> Array:
-    """Take every element from a start to an end on some axes; see `slice_10`."""
-    return _slice(data, starts, ends, axes, None)
-
-
-def slice_10(
-    data: Array,
-    starts: Array,
-    ends: Array,
-    axes: Array | None = None,
+    starts: Array | Ints,
+    ends: Array | Ints,
+    axes: Array | Ints | None = None,
     steps: Array | None = None,
 ) -> Array:
     """Take elements from a start to an end, by a step, on some axes.
@@ -49,40 +38,25 @@ def slice_10(
         KernelError: If an input is of another rank, or of another length than `starts`; if there
             are more starts than axes; if an axis is out of range or named twice; if a step is 0.
     """
-    return _slice(
-        data,
-        read_integers(starts, "starts"),
-        read_integers(ends, "ends"),
-        None if axes is None else read_integers(axes, "axes"),
-        None if steps is None else read_integers(steps, "steps"),
-    )
-
-
-def _slice(
-    data: Array,
-    starts: Sequence[int],
-    ends: Sequence[int],
-    axes: Sequence[int] | None,
-    steps: Sequence[int] | None,
-) -> Array:
-    axes = range(len(starts)) if axes is None else axes
-    steps = [1] * len(starts) if steps is None else steps
-    for name, given in (("ends", ends), ("axes", axes), ("steps", steps)):
-        if len(given) != len(starts):
+    first, last = read_integers(starts, "starts"), read_integers(ends, "ends")
+    count = len(first)
+    chosen = range(count) if axes is None else read_integers(axes, "axes")
+    by = [1] * count if steps is None else read_integers(steps, "steps")
+    for name, given in (("ends", last), ("axes", chosen), ("steps", by)):
+        if len(given) != count:
             raise KernelError(
-                f"`{name}` has {counted(len(given), 'element')}, expected {len(starts)} as `starts`"
+                f"`{name}` has {counted(len(given), 'element')}, expected {count} as `starts`"
             )
-    if len(starts) > data.ndim:
+    if count > data.ndim:
         raise KernelError(
-            f"`starts` has {counted(len(starts), 'element')}, expected at most {data.ndim}: `data` "
+            f"`starts` has {counted(count, 'element')}, expected at most {data.ndim}: `data` "
             f"has shape {data.shape}"
         )
     index: list[Any] = [slice(None)] * data.ndim
-    for axis, start, end, step in zip(
-        count_axes(axes, data.ndim), starts, ends, steps, strict=True
-    ):
+    along = count_axes(chosen, data.ndim)
+    for axis, start, end, step in zip(along, first, last, by, strict=True):
         if step == 0:
-            raise KernelError(f"`steps` {list(steps)} contains 0")
+            raise KernelError(f"`steps` {by} contains 0")
         # Python clamps as the text does, but for a start before the first element.
         is_before = step < 0 and start < -data.shape[axis]
         index[axis] = slice(0 if is_before else start, end, step)
@@ -94,19 +68,7 @@ def _slice(
 
 def split_2(
     input: Array,
-    *,
-    split: Ints | None,
-    axis: int,
-    context: Context,
-) -> tuple[Array, ...]:
-    """Cut `input` into parts, as `split_13`, with the sizes as an attribute."""
-    axis = count_axis(axis, input.ndim, of="input")
-    return _cut(input, _equal(input, axis, context) if split is None else split, axis, context)
-
-
-def split_13(
-    input: Array,
-    split: Array | None = None,
+    split: Array | Ints | None = None,
     *,
     axis: int,
     context: Context,
@@ -217,20 +179,18 @@ def concat(*inputs: Array, axis: int) -> Array:
 # Pad-2, -11, -13, -18, -19 and later.
 
 
-_MODES = ("constant", "reflect", "edge")
-
-
 def pad_2(data: Array, *, pads: Ints, mode: str, value: float) -> Value:
     """Add or remove elements at the ends of all axes; see `pad_11`.
 
     `value` is rounded to the dtype of `data`.
     """
-    return _pad(data, pads, mode, np.asarray(value).astype(data.dtype), None, _MODES)
+    fill = np.asarray(value).astype(data.dtype)
+    return pad_11(data, pads, fill, mode=mode, is_before_19=True)
 
 
 def pad_11(
     data: Array,
-    pads: Array,
+    pads: Array | Ints,
     constant_value: Array | None = None,
     axes: Array | None = None,
     *,
@@ -252,18 +212,8 @@ def pad_11(
             if an axis is out of range or named twice; if more elements are removed than there are,
             for `constant` after adding; if the other modes have no element to repeat.
     """
-    modes = _MODES if is_before_19 else (*_MODES, "wrap")
-    return _pad(data, read_integers(pads, "pads"), mode, constant_value, axes, modes)
-
-
-def _pad(
-    data: Array,
-    pads: Sequence[int],
-    mode: str,
-    constant_value: Array | None,
-    axes: Array | None,
-    modes: tuple[str, ...],
-) -> Value:
+    listed = read_integers(pads, "pads")
+    modes = ("constant", "reflect", "edge", *(() if is_before_19 else ("wrap",)))
     if mode not in modes:
         names = ", ".join(f"`{name}`" for name in modes)
         raise KernelError(f"`mode` is `{mode}`, expected one of {names}")
@@ -271,14 +221,14 @@ def _pad(
     if axes is not None:
         chosen = count_axes(read_integers(axes, "axes"), data.ndim)
     count = len(chosen)
-    if len(pads) != 2 * count:
+    if len(listed) != 2 * count:
         raise KernelError(
-            f"`pads` has {counted(len(pads), 'element')}, expected {2 * count} for "
+            f"`pads` has {counted(len(listed), 'element')}, expected {2 * count} for "
             f"{counted(count, 'axis', 'axes')} of `data` with shape {data.shape}"
         )
     before, after = [0] * data.ndim, [0] * data.ndim
     for n, axis in enumerate(chosen):
-        before[axis], after[axis] = pads[n], pads[n + count]
+        before[axis], after[axis] = listed[n], listed[n + count]
     added = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
     padded = [n + sum(pair) for n, pair in zip(data.shape, added, strict=True)]
     is_constant = mode == "constant"
@@ -346,8 +296,8 @@ def trilu(input: Array, k: Array | None = None, *, upper: int) -> Array:
 LINES: Lines = {
     "Concat": {4: concat},
     "Pad": {2: pad_2, 11: functools.partial(pad_11, is_before_19=True), 19: pad_11},
-    "Slice": {1: slice_1, 10: slice_10},
-    "Split": {2: split_2, 13: split_13, 18: split_18},
+    "Slice": {1: slice_1},
+    "Split": {2: split_2, 18: split_18},
     "Trilu": {14: trilu},
 }
 """Operators of this module with their kernels, oldest first."""

@@ -24,13 +24,12 @@ from onnx_kvtool.runtime.kernels.movement.layout import (
     flatten_1,
     flatten_11,
     reshape_5,
-    squeeze_13,
+    squeeze_1,
     tile,
     transpose,
     unsqueeze_1,
-    unsqueeze_13,
 )
-from onnx_kvtool.runtime.kernels.movement.slicing import concat, split_2, split_13, split_18, trilu
+from onnx_kvtool.runtime.kernels.movement.slicing import concat, split_2, split_18, trilu
 from tests.grids import each
 from tests.runtime.kernels.arrays import recording
 
@@ -123,19 +122,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "`repeats` [1, 1, -1] contains a negative number",
     ),
     "Squeeze of a size that is not 1": (
-        lambda: squeeze_13(X, integers(-2)),
+        lambda: squeeze_1(X, integers(-2)),
         "axis 1 of `data` has size 3, expected 1 as `axes` names it: shape (2, 3, 5)",
     ),
     "Unsqueeze of axes of rank 2": (
-        lambda: unsqueeze_13(X, integers(0, 1)[None]),
+        lambda: unsqueeze_1(X, integers(0, 1)[None]),
         "`axes` has shape (1, 2), expected one dimension",
     ),
     "Squeeze of an axis named twice": (
-        lambda: squeeze_13(X[:1], integers(0, -3)),
+        lambda: squeeze_1(X[:1], integers(0, -3)),
         "`axes` [0, -3] names axis 0 twice, at positions 0 and 1",
     ),
     "Unsqueeze of an axis named twice": (
-        lambda: unsqueeze_13(X, integers(0, -5)),
+        lambda: unsqueeze_1(X, integers(0, -5)),
         "`axes` [0, -5] names axis 0 twice, at positions 0 and 1",
     ),
     "Unsqueeze beyond the result": (
@@ -150,18 +149,18 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         ),
     ),
     "Split into parts that do not sum up": (
-        lambda: split_13(X, integers(1, 1), axis=1, context=TWO),
+        lambda: split_2(X, integers(1, 1), axis=1, context=TWO),
         (
             "`split` [1, 1] sums up to 2, expected 3, the size of axis 1 of `input` with shape "
             "(2, 3, 5)"
         ),
     ),
     "Split into more parts than outputs": (
-        lambda: split_13(X, integers(1, 1, 1), axis=1, context=TWO),
+        lambda: split_2(X, integers(1, 1, 1), axis=1, context=TWO),
         "`split` has 3 elements, expected 2, the number of outputs",
     ),
     "Split into a negative part": (
-        lambda: split_13(X, integers(4, -1), axis=1, context=TWO),
+        lambda: split_2(X, integers(4, -1), axis=1, context=TWO),
         "`split` [4, -1] contains a negative size",
     ),
     "Split into parts of which the last would be negative": (

@@ -27,12 +27,12 @@ from onnx_kvtool.runtime.kernels.movement.layout import (
     reshape_5,
     shape_1,
     size,
-    squeeze_13,
+    squeeze_1,
     tile,
     transpose,
-    unsqueeze_13,
+    unsqueeze_1,
 )
-from onnx_kvtool.runtime.kernels.movement.slicing import concat, split_13, split_18, trilu
+from onnx_kvtool.runtime.kernels.movement.slicing import concat, split_2, split_18, trilu
 from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, array, recording, same
 
@@ -98,14 +98,14 @@ RESULTS: dict[str, tuple[Callable[[], Any], list[Any]]] = {
     "Expand to nothing": (lambda: expand(f32([[1]]), integers(0, 2)), [np.zeros((0, 2), "f")]),
     "Tile of a scalar": (lambda: tile(f32(7), integers()), [f32(7)]),
     "Tile by 0": (lambda: tile(X, integers(1, 0, 2)), [np.zeros((2, 0, 10), np.float32)]),
-    "Squeeze of everything": (lambda: squeeze_13(X[:1, :, :1]), [X[0, :, 0]]),
-    "Squeeze of no axes": (lambda: squeeze_13(X[:1], integers()), [X[:1]]),
+    "Squeeze of everything": (lambda: squeeze_1(X[:1, :, :1]), [X[0, :, 0]]),
+    "Squeeze of no axes": (lambda: squeeze_1(X[:1], integers()), [X[:1]]),
     "Unsqueeze in any order": (
-        lambda: unsqueeze_13(X, integers(-1, 0)),
+        lambda: unsqueeze_1(X, integers(-1, 0)),
         [X.reshape(1, 2, 3, 5, 1)],
     ),
     "Unsqueeze of one axis that is a scalar": (
-        lambda: unsqueeze_13(X, np.array(-1)),
+        lambda: unsqueeze_1(X, np.array(-1)),
         [X[..., None]],
     ),
     "Split into a smaller last part": (
@@ -117,7 +117,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], list[Any]]] = {
         [X[:, :, :1], X[:, :, 1:2], X[:, :, 2:3], X[:, :, 3:3]],
     ),
     "Split with a part of nothing": (
-        lambda: split_13(X, integers(0, 3), axis=1, context=TWO),
+        lambda: split_2(X, integers(0, 3), axis=1, context=TWO),
         [X[:, :0], X],
     ),
     "Where over three shapes": (
@@ -258,8 +258,8 @@ MOVING: dict[str, Callable[[np.ndarray], Any]] = {
     "Concat": lambda x: concat(x, x, axis=1),
     "Expand": lambda x: expand(x, integers(3, 1, 1, 1)),
     "Tile": lambda x: tile(x, integers(1, 2, 1)),
-    "Squeeze": lambda x: squeeze_13(x[:1], integers(0)),
-    "Unsqueeze": lambda x: unsqueeze_13(x, integers(1)),
+    "Squeeze": lambda x: squeeze_1(x[:1], integers(0)),
+    "Unsqueeze": lambda x: unsqueeze_1(x, integers(1)),
     "Where": lambda x: where(x == x, x, x),
     "ConstantOfShape": lambda x: constant_of_shape(integers(2), value=x[:1, :1, :1]),
     "Compress": lambda x: compress(x, np.array([True, False, True]), axis=1),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.movement.slicing import slice_1, slice_10
+from onnx_kvtool.runtime.kernels.movement.slicing import slice_1
 from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, array, same
 
@@ -58,7 +58,7 @@ def test_agrees_with_the_text(data: st.DataObject) -> None:
         for name, numbers in (("starts", BOUNDS), ("ends", BOUNDS), ("steps", STEPS))
     }
     starts, ends, steps = given["starts"], given["ends"], given["steps"]
-    output = slice_10(
+    output = slice_1(
         source,
         *(np.array(v, np.int64) for v in (starts, ends, axes, steps)),
     )
@@ -76,13 +76,13 @@ X = np.arange(35, dtype=np.float32).reshape(5, 7)
 
 
 def test_without_axes_the_first_ones_are_meant() -> None:
-    output = slice_10(X, integers(1), integers(3))
+    output = slice_1(X, integers(1), integers(3))
     assert same(output, X[1:3])
 
 
 def test_a_start_before_the_first_element_is_the_first_element_when_slicing_backward() -> None:
     # onnxruntime 1.31.1 agrees; onnx.reference 1.23.2 yields nothing.
-    output = slice_10(X, integers(-100), integers(-100), integers(0), integers(-1))
+    output = slice_1(X, integers(-100), integers(-100), integers(0), integers(-1))
     assert same(output, X[:1])
 
 
@@ -121,5 +121,5 @@ def test_refuses_what_the_text_does_not_allow(changed: dict[str, Any], message: 
         **changed,
     }
     with pytest.raises(KernelError) as caught:
-        slice_10(X, **given)
+        slice_1(X, **given)
     assert caught.value.message == message
