@@ -85,9 +85,9 @@ What no older operator says, whatever it costs:
 
 What could be written if more were known before the model runs:
 
-- MelWeightMatrix whose inputs are no constants, as in the case of onnx: rounding decides to which
-  bin a frequency belongs, and the text does not say how it rounds. Constants are refused as well
-  where float32 and float64 disagree.
+- MelWeightMatrix whose inputs are no constants, as in the case of onnx: rounding decides the bin
+  of a frequency, and the text does not say how it rounds. Constants are refused as well where
+  float32 and float64 disagree.
 - Resize below 11, and before that with `antialias`, `keep_aspect_ratio_policy` or
   `half_pixel_symmetric`, of an input whose rank the model does not declare.
 - GridSample of a rank, DeformConv and Col2Im of a number of channels or axes, windows with gaps of
