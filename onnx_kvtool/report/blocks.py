@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -168,7 +169,7 @@ def name_groups(named: Sequence[tuple[str, Hashable]]) -> list[tuple[str, list[i
         The common name, `key.{0..31}`, and the positions of the members of each group, in the order
         of their first ones.
     """
-    found: defaultdict[tuple[str, Hashable], list[int]] = defaultdict(list)
+    found: defaultdict[Hashable, list[int]] = defaultdict(list)
     for place, (name, key) in enumerate(named):
         found[without_numbers(name), key].append(place)
     groups: list[tuple[str, list[int]]] = []
@@ -198,38 +199,39 @@ def joined(names: Sequence[str]) -> str | None:
 
     None when they differ otherwise. One name stands for itself.
     """
-    distinct = list(dict.fromkeys(names))
-    if len(distinct) == 1:
-        return distinct[0]
-    parts = [re.split(r"(\d+)", name) for name in distinct]
-    if len({without_numbers(name) for name in distinct}) > 1:
+    if len({without_numbers(name) for name in names}) > 1:
         return None
-    changing = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
-    if len(changing) != 1 or not all(_PLAIN.fullmatch(p[changing[0]]) for p in parts):
+    columns = zip(*(re.split(r"(\d+)", name) for name in names), strict=True)
+    parts = [list(dict.fromkeys(column)) for column in columns]
+    changing = [part for part in parts if len(part) > 1]
+    if len(changing) > 1 or not all(map(_PLAIN.fullmatch, itertools.chain(*changing))):
         return None
-    (place,) = changing
-    numbers = sorted(int(p[place]) for p in parts)
-    first = parts[0]
-    return "".join((*first[:place], "{" + _ranges(numbers) + "}", *first[place + 1 :]))
+    return "".join(part[0] if len(part) == 1 else _listed(part) for part in parts)
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def _listed(numbers: Iterable[str]) -> str:
+    """Return numbers in braces, three and more in a row by their ends: `{0,2..5}`."""
     texts: list[str] = []
-    start = previous = numbers[0]
-    for number in (*numbers[1:], None):
-        if number == previous + 1:
-            previous = number
-            continue
-        run = range(start, previous + 1)
-        texts.extend([f"{start}..{previous}"] if len(run) > 2 else map(str, run))
-        if number is not None:
-            start = previous = number
-    return ",".join(texts)
+    for run in runs(sorted(map(int, numbers))):
+        texts.extend([f"{run[0]}..{run[-1]}"] if len(run) > 2 else map(str, run))
+    return "{" + ",".join(texts) + "}"
 
 
-def without_numbers(name: str) -> str:
-    """Return a name with `#` for each number in it."""
-    return _NUMBER.sub("#", name)
+def runs(numbers: Iterable[int]) -> Iterator[list[int]]:
+    """Yield ascending numbers in lists, each of numbers that follow one another."""
+    for _, run in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0]):
+        yield [number for _, number in run]
+
+
+def shortened(names: Sequence[str], most: int) -> str:
+    """Return the first names with the number of the others: `a, b and 3 more`."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def without_numbers(name: str) -> Hashable:
+    """Return a key that names share which differ in their numbers alone."""
+    return tuple(_NUMBER.split(name))
 
 
 def common(texts: Sequence[str]) -> str:

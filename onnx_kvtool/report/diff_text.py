@@ -12,7 +12,16 @@ from typing import Any, TypeVar
 from onnx_kvtool.analysis.inspection import NodeFacts
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import counted, escape, shape_text
-from onnx_kvtool.report.blocks import Block, Grid, Line, groups_alike, joined, named
+from onnx_kvtool.report.blocks import (
+    Block,
+    Grid,
+    Line,
+    groups_alike,
+    joined,
+    named,
+    shortened,
+    without_numbers,
+)
 from onnx_kvtool.report.page import table, whole_page
 from onnx_kvtool.report.page import text as escaped
 from onnx_kvtool.review.report import (
@@ -102,9 +111,8 @@ def _whole(report: DiffReport) -> Iterator[Section]:
 
 def _operators(each: Iterable[str]) -> Iterator[Section]:
     shown = list(each)
-    more = f" and {len(shown) - _MOST_OPS} more" if len(shown) > _MOST_OPS else ""
     if shown:
-        yield Section("operators", ", ".join(shown[:_MOST_OPS]) + more)
+        yield Section("operators", shortened(shown, _MOST_OPS))
 
 
 def _opset(change: Change) -> str:
@@ -214,7 +222,7 @@ def _braced(names: Sequence[str]) -> str:
 
 
 def _pattern(value: Any) -> Hashable:
-    return _NUMBER.sub("#", value) if isinstance(value, str) else str(value)
+    return without_numbers(value) if isinstance(value, str) else str(value)
 
 
 def _patterns(*values: Any) -> Hashable:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.evaluation.report import EvalReport, Summary, Update, plain, type_facts
-from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, Marked, named
+from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, Marked, named, runs
 from onnx_kvtool.report.proof_text import outputs_table
 
 # Arrays as lines of text, with the elements that matter marked.
@@ -30,7 +30,6 @@ _MARKED = 8
 _MARK = "*"
 
 Mask = npt.NDArray[np.bool_]
-Piece = tuple[str, tuple[tuple[int, int], ...]]
 
 
 def array_lines(array: npt.NDArray[Any], marks: Mask | None = None) -> list[Marked]:
@@ -49,8 +48,7 @@ def array_lines(array: npt.NDArray[Any], marks: Mask | None = None) -> list[Mark
     cells = array[np.ix_(*[[i for i in axis if i is not None] for axis in shown])]
     width = max((len(_text(cell)) for cell in cells.ravel()), default=0)
     width += 0 if marks is None else len(_MARK)
-    rows = _rows(array, marks, shown, width)
-    return [Marked(f"  {text}", tuple((b + 2, e + 2) for b, e in spans)) for text, spans in rows]
+    return _rows(array, marks, shown, width, "  ")
 
 
 def excerpt(array: npt.NDArray[Any]) -> str:
@@ -64,13 +62,8 @@ def excerpt(array: npt.NDArray[Any]) -> str:
 
 def ranges(indices: Sequence[int]) -> str:
     """Return ascending indices as text: `0, 3-5`."""
-    parts: list[list[int]] = []
-    for index in indices:
-        if parts and parts[-1][-1] == index - 1:
-            parts[-1] = [parts[-1][0], index]
-        else:
-            parts.append([index])
-    return ", ".join("-".join(map(str, part)) for part in parts)
+    ends = (dict.fromkeys((run[0], run[-1])) for run in runs(indices))
+    return ", ".join("-".join(map(str, each)) for each in ends)
 
 
 def _shown(array: npt.NDArray[Any], marks: Mask | None, axis: int) -> list[int | None]:
@@ -91,31 +84,34 @@ def _shown(array: npt.NDArray[Any], marks: Mask | None, axis: int) -> list[int |
 
 
 def _rows(
-    array: npt.NDArray[Any], marks: Mask | None, shown: list[list[int | None]], width: int
-) -> list[Piece]:
-    """Return the lines of an array with at least one axis."""
+    array: npt.NDArray[Any],
+    marks: Mask | None,
+    shown: list[list[int | None]],
+    width: int,
+    before: str,
+) -> list[Marked]:
+    """Return the lines of an array with at least one axis; `before` stands before the first."""
+    before += "["
     if array.ndim == 1:
-        return [_row(array, marks, shown[0], width)]
-    lines: list[Piece] = []
+        return [_row(array, marks, shown[0], width, before)]
+    lines: list[Marked] = []
     for index in shown[0]:
         if index is None:
-            lines.append(("...", ()))
+            lines.append(Marked(f"{before}..."))
             continue
         inner = None if marks is None else marks[index]
-        lines += _rows(array[index], inner, shown[1:], width)
-    if not lines:
-        return [("[]", ())]
-    framed = [(f" {text}", tuple((b + 1, e + 1) for b, e in spans)) for text, spans in lines]
-    first, last = framed[0], framed[-1]
-    framed[0] = (f"[{first[0][1:]}", first[1])
-    framed[-1] = (f"{framed[-1][0]}]", last[1])
-    return framed
+        lines += _rows(array[index], inner, shown[1:], width, before)
+        before = " " * len(before)
+    *most, last = lines or [Marked(before)]
+    return [*most, Marked(f"{last.text}]", last.spans)]
 
 
-def _row(array: npt.NDArray[Any], marks: Mask | None, shown: list[int | None], width: int) -> Piece:
-    text, spans = "[", list[tuple[int, int]]()
-    for index in shown:
-        text += "" if text == "[" else " "
+def _row(
+    array: npt.NDArray[Any], marks: Mask | None, shown: list[int | None], width: int, text: str
+) -> Marked:
+    spans = list[tuple[int, int]]()
+    for place, index in enumerate(shown):
+        text += " " if place else ""
         if index is None:
             text += "..."
             continue
@@ -124,7 +120,7 @@ def _row(array: npt.NDArray[Any], marks: Mask | None, shown: list[int | None], w
         if is_marked:
             spans.append((len(text) + width - len(cell), len(text) + width))
         text += cell.rjust(width)
-    return f"{text}]", tuple(spans)
+    return Marked(f"{text}]", tuple(spans))
 
 
 def _text(element: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.report.blocks import Block, Grid, Line, groups_alike, named
+from onnx_kvtool.report.blocks import Block, Grid, Line, groups_alike, named, shortened
 from onnx_kvtool.targets.releases import releases
 
 if TYPE_CHECKING:
@@ -61,10 +61,8 @@ def _unknown(unknown: Sequence[UnknownValue]) -> Grid:
     rows = []
     for values in groups_alike(unknown, lambda value: (str(value.lost.location), value.lost.why)):
         names = [value.location.value or "" for value in values]
-        shown = ", ".join(names[:_MOST_FOLLOWERS])
-        rest = len(names) - _MOST_FOLLOWERS
-        shown = f"{shown} and {rest} more" if rest > 0 else shown
-        rows.append((str(values[0].lost.location), values[0].lost.why, shown))
+        first = values[0].lost
+        rows.append((str(first.location), first.why, shortened(names, _MOST_FOLLOWERS)))
     return Grid("lost first at, why, unknown values", rows)
 
 

@@ -13,7 +13,7 @@ from onnx_kvtool.analysis.caches.whatif import Step, WhatIf
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.words import binary_bytes, counted, shape_text
 from onnx_kvtool.ops.traits import dtype_name
-from onnx_kvtool.report.blocks import Block, Grid, Line, cache_groups, name_groups, named
+from onnx_kvtool.report.blocks import Block, Grid, Line, cache_groups, name_groups, named, shortened
 
 if TYPE_CHECKING:
     from onnx_kvtool.decoding.profile import OperatorSeconds, Profile
@@ -57,8 +57,7 @@ def inspect_blocks(report: InspectReport) -> Iterator[Block]:
         text = f"{rolling_in_words(caches)}; `{command}` makes circular caches of them"
         yield Line("windows", text)
     ops = [f"{name} {number}" for name, number in report.ops.items()]
-    more = f" and {len(ops) - _MOST_OPS} more" if len(ops) > _MOST_OPS else ""
-    yield Line("operators", f"{', '.join(ops[:_MOST_OPS]) or 'none'}{more}")
+    yield Line("operators", shortened(ops, _MOST_OPS) or "none")
     for label, values in (("inputs", report.inputs), ("outputs", report.outputs)):
         yield Line(label, str(len(values)))
         if values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.diagnostic import Diagnostic
@@ -327,7 +327,7 @@ def _folded(rows: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
     return folded
 
 
-def _pattern(row: Iterable[str]) -> tuple[str, ...]:
+def _pattern(row: Iterable[str]) -> Hashable:
     return tuple(cell if cell.isdigit() else without_numbers(cell) for cell in row)
 
 

@@ -23,6 +23,7 @@ from tests.grids import each
         pytest.param(["l0.k0", "l1.k1"], None, id="two numbers change"),
         pytest.param(["k.00", "k.01"], None, id="numbers with leading zeros"),
         pytest.param(["key.0", "value.0"], None, id="other words"),
+        pytest.param(["key#", "key0"], None, id="a sign and a number"),
     ],
 )
 def test_joined(names, expected) -> None:
