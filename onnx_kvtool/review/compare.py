@@ -258,13 +258,12 @@ def _renamed_outputs(graphs: GraphComparison, known: ValuePairs) -> ValuePairs:
 def _functions(graphs: GraphComparison, report: DiffReport) -> None:
     olds, news = graphs.old.model.functions, graphs.new.model.functions
     for key in sorted({*olds, *news}):
-        old, new, path = olds.get(key), news.get(key), walk.function_path(*key)
-        if old is None or new is None:
-            function = old or new
-            assert function is not None
-            size = counted(len(function), "node")
-            report.functions.append(Change.whole(path, path, size, is_added=old is None))
+        path = walk.function_path(*key)
+        if key not in olds or key not in news:
+            size = counted(len({**olds, **news}[key]), "node")
+            report.functions.append(Change.whole(path, path, size, is_added=key in news))
             continue
+        old, new = olds[key], news[key]
         _opsets(path, old.opset_imports, new.opset_imports, report)
         graphs.about(path, old, new)
         graphs.signature(path, old, new)
@@ -335,7 +334,7 @@ def _caches(
     ends = {r.old: r.new for r in report.renamed if r.kind == "output"}
     before = {_cache_name(c, names, ends): c for c in old}
     after = {_cache_name(c, {}, {}): c for c in new}
-    for key in [*before, *(key for key in after if key not in before)]:
+    for key in before | after:
         a, b = before.get(key), after.get(key)
         if a is None or b is None:
             kind = (a or b).kind  # type: ignore[union-attr]

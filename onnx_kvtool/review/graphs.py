@@ -240,7 +240,7 @@ class GraphComparison:
         for name in sorted({*before, *after}):
             a, b = before.get(name), after.get(name)
             if a is None or b is None:
-                changed(name, "graph" if a else None, "graph" if b else None)
+                changed(name, None if a is None else "graph", None if b is None else "graph")
                 continue
             inner = walk.step_path(path, new.name, index, name)
             self.rename("graph", inner, a, b)

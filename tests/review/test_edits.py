@@ -148,3 +148,15 @@ EDITED = [
 @pytest.mark.parametrize(("name", "edit"), thinned(EDITED, 23))
 def test_an_edit_of_an_exported_model_is_told_and_nothing_else(name: str, edit: str) -> None:
     check(name, edit)
+
+
+@pytest.mark.parametrize("went", [True, False])
+def test_a_function_without_nodes_is_told(went: bool) -> None:
+    other, new = model("small"), onnx.ModelProto()
+    new.CopyFrom(other)
+    imports = [helper.make_opsetid("", 18)]
+    new.functions.append(helper.make_function("my", "Same", ["x"], ["x"], [], imports))
+    report = kv.diff(new, other) if went else kv.diff(other, new)
+    (change,) = report.functions
+    assert (change.name, change.what) == ("my::Same", "removed" if went else "added")
+    assert (change.old, change.new) == (("0 nodes", None) if went else (None, "0 nodes"))
