@@ -170,13 +170,6 @@ class Writer:
         yield from ()
 
 
-def rendered(kind: type[Writer], report: CheckReport, *, statistics: bool = False) -> str:
-    """Return the whole text of a report."""
-    writer = kind(report.tally, statistics=statistics)
-    files = (writer.file(file) for file in report.files)
-    return "".join((writer.begin(), *files, *writer.end()))
-
-
 class Spool:
     """Text that is kept for later: the first MiB in memory, more than that on disk."""
 
@@ -201,24 +194,20 @@ _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info"
 _SAFE, _UNSAFE = "`--fix`", "`--fix --unsafe-fixes`"
 
 
-def counts(report: CheckReport | Tally) -> Iterator[Block]:
+def counts(tally: Tally) -> Iterator[Block]:
     """Yield the number of findings of each rule."""
     rows = [
         (rule.code, rule.name, rule.severity, str(rule.count), str(rule.fixable))
-        for rule in _tally(report).counts()
+        for rule in tally.counts()
     ]
     if rows:
         yield Grid("code, name, severity, findings, with a fix", rows)
 
 
-def blocks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
-    """Yield the findings file by file.
-
-    Findings of a file that differ only in the numbers of names, as in the layers of a decoder, are
-    shown once, with the places of the others; with `verbose`, all are shown.
-    """
+def blocks(report: CheckReport) -> Iterator[Block]:
+    """Yield the findings file by file."""
     for file in report.files:
-        yield from blocks_of(file, verbose=verbose)
+        yield from blocks_of(file)
 
 
 class TextWriter(Writer):
@@ -263,7 +252,11 @@ class TextWriter(Writer):
 
 
 def blocks_of(file: FileReport, *, verbose: bool = False) -> Iterator[Block]:
-    """Yield the findings of one file; see `blocks`."""
+    """Yield the findings of one file.
+
+    Those that differ only in the numbers of names, as in the layers of a decoder, are shown once,
+    with the places of the others; with `verbose`, all are shown.
+    """
     if file.findings:
         yield Line(_name(file.path), counted(len(file.findings), "finding"))
         each = ((f, []) for f in file.findings) if verbose else folded(file.findings)
@@ -283,14 +276,14 @@ def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[Block]:
         yield Line("    alike", others_in_words(others))
 
 
-def remarks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
-    """Yield the remarks on files beside their findings; with `verbose`, on every file."""
+def remarks(report: CheckReport) -> Iterator[Block]:
+    """Yield the remarks on files beside their findings."""
     for file in report.files:
-        yield from remarks_of(file, verbose=verbose)
+        yield from remarks_of(file)
 
 
 def remarks_of(file: FileReport, *, verbose: bool = False) -> Iterator[Block]:
-    """Yield the remarks on one file; see `remarks`."""
+    """Yield the remarks on one file; with `verbose`, its status as well."""
     label = "fixed" if file.written else "would fix"
     for text, count in Counter(f"{fix.code} {fix.title}" for fix in file.fixed).items():
         more = f" ({count:,} findings)" if count > 1 else ""
@@ -322,7 +315,7 @@ def closing(
         fails: Whether the check failed; None for the answer of the report.
         offers_fixes: Whether to name the flags that fix findings.
     """
-    tally = _tally(report)
+    tally = report if isinstance(report, Tally) else report.tally
     for note in tally.notes:
         yield Line("note", note)
     summary = tally.summary
@@ -341,10 +334,6 @@ def closing(
         yield Line("fixable", f"{summary.fixable} with {_SAFE}")
     if summary.unsafe_fixable and offers_fixes:
         yield Line("fixable", f"{summary.unsafe_fixable} with {_UNSAFE}")
-
-
-def _tally(report: CheckReport | Tally) -> Tally:
-    return report if isinstance(report, Tally) else report.tally
 
 
 def _hidden(suppressed: int, baselined: int, kept: int) -> str:

@@ -15,8 +15,8 @@ from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.model_io.model import deserialize
 from onnx_kvtool.report.findings.formats import SarifWriter
-from onnx_kvtool.report.findings.writer import rendered
 from tests.lint.cases import lint
+from tests.report.findings.test_formats import rendered
 
 BEGIN = """
     <ir_version: 10, opset_import: ["": 24]>

@@ -16,13 +16,18 @@ from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.report import CheckReport, Failure, FileReport
 from onnx_kvtool.report.findings.github import StepSummary
 from onnx_kvtool.report.findings.table import WRITERS
-from onnx_kvtool.report.findings.writer import blocks, closing, counts, rendered
+from onnx_kvtool.report.findings.writer import Writer, blocks, closing, counts
 from onnx_kvtool.report.text import text_of_blocks
 from tests.grids import each
 
 # The schema of OASIS as the SARIF Multitool (MIT) ships it.
 SCHEMA = json.loads((Path(__file__).parent / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
 NASTY = 'a%b\n::error::c,"<d>&\x1b[31m|:é\udcff'
+
+
+def rendered(kind: type[Writer], report: CheckReport, *, statistics: bool = False) -> str:
+    writer = kind(report.tally, statistics=statistics)
+    return "".join((writer.begin(), *map(writer.file, report.files), *writer.end()))
 
 
 def finding(
@@ -311,7 +316,7 @@ def test_text() -> None:
 
 
 def test_statistics_are_counts() -> None:
-    text = text_of_blocks(counts(REPORT))
+    text = text_of_blocks(counts(REPORT.tally))
     assert [line.split() for line in text.splitlines()[1:]] == [
         ["KV001", "some-name", "error", "2", "0"],
         ["KV010", "some-name", "warning", "1", "1"],
