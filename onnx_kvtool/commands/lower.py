@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import asked
@@ -225,7 +223,6 @@ def _lower(
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
-    compare = None if verifier is None else partial(verifier.compare, widened=wide)
     before = source or request.model
-    report.verification = proven(model, before, compare, report.notes, progress)
+    report.verification = proven(model, before, verifier, report.notes, progress, widened=wide)
     return report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import onnx_ir as ir
 
@@ -168,20 +167,18 @@ def _raise(
                     "those of any model"
                 )
         return report
-    compare = (
-        None
-        if verifier is None
-        else partial(
-            verifier.compare,
-            dims=dims_to_run(outcome.equal_dims, request.sizes),
-            positions=outcome.positions,
-            rotated=outcome.rotated,
-            unpadded=outcome.unpadded,
-            is_in_range=outcome.is_in_range,
-        )
+    report.verification = proven(
+        model,
+        source or request.model,
+        verifier,
+        report.notes,
+        progress,
+        dims=dims_to_run(outcome.equal_dims, request.sizes),
+        positions=outcome.positions,
+        rotated=outcome.rotated,
+        unpadded=outcome.unpadded,
+        is_in_range=outcome.is_in_range,
     )
-    before = source or request.model
-    report.verification = proven(model, before, compare, report.notes, progress)
     return report
 
 

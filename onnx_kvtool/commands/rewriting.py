@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import onnx
 import onnx.checker
@@ -278,49 +278,41 @@ def prepared(
 def proven(
     model: ir.Model,
     source: ModelSource,
-    compare: Callable[[ir.Model], Verification] | None,
+    verifier: Verifier | None,
     notes: list[str],
     progress: Progress,
+    **how: Any,
 ) -> Verification:
     """Check a result with onnx's checker, and compare it with its source.
 
     Args:
         model: The result.
         source: The unchanged model, or where to read it from again.
-        compare: Runs and compares both; None for `--no-verify`.
+        verifier: Runs and compares both; None for `--no-verify`.
         notes: Gets a note if the checker rejects both.
         progress: Receives the current activity.
+        how: As for `Verifier.compare`.
 
     Raises:
         AssertionError: If the checker rejects the result of a source that it accepts.
     """
     progress("checking the result")
-    _check_result(model, source, notes)
-    if compare is None:
-        return Verification("skipped", detail="switched off with `--no-verify`")
-    return compare(model)
-
-
-def _check_result(model: ir.Model, source: ModelSource, notes: list[str]) -> None:
-    """Check a result with onnx's checker, after removing wrong `value_info` of the source."""
     with collector_paused():
-        after = _complaint(model, forget_contradictions(model))
-    if after is None:
-        return
-    if _complaint(source if isinstance(source, ir.Model) else open_model(source)) is None:
-        raise AssertionError(f"onnx's checker rejects the result: {after}")
-    notes.append(f"onnx's checker rejects the source and the result: {after}")
+        after = _complaint(forget_contradictions(model) or weightless(model))
+    if after is not None:
+        before = source if isinstance(source, ir.Model) else open_model(source)
+        if _complaint(weightless(before)) is None:
+            raise AssertionError(f"onnx's checker rejects the result: {after}")
+        notes.append(f"onnx's checker rejects the source and the result: {after}")
+    if verifier is None:
+        return Verification("skipped", detail="switched off with `--no-verify`")
+    return verifier.compare(model, **how)
 
 
-def _complaint(model: ir.Model, message: onnx.ModelProto | None = None) -> str | None:
-    """Return the error of onnx's checker for a model; None if it accepts the model.
-
-    Args:
-        model: The model.
-        message: The result of `weightless` for it, if known.
-    """
+def _complaint(message: onnx.ModelProto) -> str | None:
+    """Return the error of onnx's checker for a model; None if it accepts the model."""
     try:
-        onnx.checker.check_model(weightless(model) if message is None else message)
+        onnx.checker.check_model(message)
     except onnx.checker.ValidationError as error:
         return str(error).strip().splitlines()[0]
     return None

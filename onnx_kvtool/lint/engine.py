@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import onnx_ir as ir
@@ -95,8 +95,8 @@ class _Suppression:
     place: Location
     graphs: frozenset[str] | None
     metadata: MutableMapping[str, str]
-    codes: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
+    codes: list[str]
+    unused: list[str]
 
     def covers(self, place: Location) -> bool:
         """Return whether the entry covers a place."""
