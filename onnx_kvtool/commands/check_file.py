@@ -96,7 +96,7 @@ def check_nothing(settings: Settings) -> None:
 
 
 def died(path: str, settings: Settings) -> FileReport:
-    """Return the report of a file under which a worker process died."""
+    """Return the report of a file that a worker process died of."""
     error = UnreadableModel("the process that read it died", help="report this bug with the model")
     return _failed(path, error, settings)
 

@@ -186,7 +186,7 @@ def _why_nothing(model: ir.Model, refused: Sequence[Unraised]) -> list[str]:
     """Return a note for each unchanged cache without a refusal.
 
     Args:
-        model: A model in which nothing was raised.
+        model: A model without anything raised.
         refused: The refusals.
     """
     judged = {(one.location.graph, one.location.node_label) for one in refused}

@@ -13,7 +13,7 @@ from onnx_kvtool.emit.emitter import Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, halves, known_dims, positions, reduce, size, unsqueeze
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-# RotaryEmbedding of `com.microsoft`, from which that of ONNX was made, and its variants.
+# RotaryEmbedding of `com.microsoft`, the model for that of ONNX, and its variants.
 
 
 _D = ir.DataType

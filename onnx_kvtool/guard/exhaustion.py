@@ -256,7 +256,7 @@ _Key = tuple[str, str, str]
 def expanded_nodes(model: ir.Model) -> int:
     """Return the number of nodes, with those of a function counted at each of its calls.
 
-    Linear in the nodes of the model. A call by which a function calls itself counts as one node.
+    Linear in the nodes of the model. A function's call of itself counts as one node.
     """
     nodes = {key: _all_nodes(function.graph) for key, function in model.functions.items()}
     sizes: dict[_Key, int] = {}

@@ -50,7 +50,7 @@ def run_jobs(
         jobs: Number of worker processes; with 1, or one item, this process does the work.
         died: Makes the result of an item whose worker process died; the others still get theirs.
         may_copy: Whether workers may be forks of this process, which saves each a second of
-            imports. Only for a process in which no other library has threads: a fork inherits
+            imports. Only for a process where no other library has threads: a fork inherits
             their locks without the threads. Threads of Python and of onnxruntime prevent a fork;
             those of OpenBLAS end before it.
         prepare: Called in this process before a fork, so that its imports happen once.

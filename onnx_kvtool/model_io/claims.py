@@ -259,7 +259,7 @@ def _length_problems(tensor: onnx.TensorProto) -> Iterator[str]:
 def _misplaced_data(tensor: onnx.TensorProto, external: bool) -> str | None:
     """Return what is wrong with the fields of the data; None for one correct field.
 
-    A reader looks into one field, and readers differ in which; data in the other fields is lost.
+    A reader looks into one field, and not each into the same; data in the other fields is lost.
     """
     raw = tensor.HasField("raw_data")
     filled = [name for name, values in zip(_FIELDS, _typed(tensor), strict=True) if values]

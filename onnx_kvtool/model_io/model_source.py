@@ -17,7 +17,7 @@ from onnx_kvtool.model_io.message import MessageWriter
 from onnx_kvtool.model_io.model import from_message, origin, path_text, read, reason, set_origin
 
 ModelSource = ir.Model | onnx.ModelProto | str | os.PathLike[str]
-"""What stands for a model: an `onnx_ir.Model` or a message, neither of which is ever changed, or
+"""What stands for a model: an `onnx_ir.Model` or a message, which are never changed, or
 the path of a file."""
 
 _SHOWN = frozenset(

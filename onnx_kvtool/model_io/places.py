@@ -231,7 +231,7 @@ def in_directory(output: str, name: str) -> str:
 
 
 def is_directory(output: str) -> bool:
-    """Return whether `-o` names an existing directory, in which kvtool chooses the file."""
+    """Return whether `-o` names an existing directory, where kvtool chooses the file."""
     return output != "-" and os.path.isdir(output)
 
 

@@ -85,7 +85,7 @@ def recognise(data: bytes) -> Flaw | None:
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
-# The fields through which graphs nest, by message: field number -> the message it holds.
+# The fields that nest graphs, by message: field number -> the message it holds.
 _NESTING: dict[str, dict[int, str]] = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node"},

@@ -383,7 +383,7 @@ def _types(
 
 
 def _where(old: OpFacts, new: OpFacts, name: str) -> str:
-    """Return at which opsets the version `new` and its neighbours lack a name that `old` has."""
+    """Return the opsets of the version `new` and its neighbours that lack a name of `old`."""
     if new.since_version > old.since_version:
         return f"at opset {new.since_version}"
     return f"before opset {_came(old, name)}"
@@ -399,7 +399,7 @@ def _came(facts: OpFacts, name: str) -> int:
 
 
 def _same(given: object, declared: AttributeFacts) -> bool:
-    """Compare an attribute with a default, floats in the precision in which a file keeps them."""
+    """Compare an attribute with a default, floats in the precision of a file."""
     default = declared.default
     if isinstance(given, float) and isinstance(default, float):
         return struct.pack("<f", given) == struct.pack("<f", default)

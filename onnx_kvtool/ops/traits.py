@@ -44,8 +44,8 @@ class Trait(enum.Enum):
     an axis still lies along one. Implies MOVES."""
 
     PART = enum.auto()
-    """Some of the elements of the input: the outputs that are no indices hold a selection, in which
-    one may stand twice. Implies SHIFTS."""
+    """Some of the elements of the input: outputs that are no indices hold a selection, perhaps one
+    element twice. Implies SHIFTS."""
 
     REPEATS = enum.auto()
     """Every element of the input, some more than once. Implies MOVES."""

@@ -75,7 +75,7 @@ class TypeChange:
         bfloat16; float16 does not, and a constant beyond its range is refused, as is a single
         number that it takes for 0.
 
-        Refuses BitCast, which reads bits, operators of which nothing is known, such as do not take
+        Refuses BitCast, which reads bits, unknown operators, operators without
         the type, and sparse constants.
         """
         self._to = to

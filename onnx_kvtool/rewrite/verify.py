@@ -68,7 +68,7 @@ class Verifier:
 
         Args:
             result: The rewritten model; it is not changed.
-            dims: Sizes at which the source is known to run, where none was asked for.
+            dims: Sizes that the source is known to run with, where none was asked for.
             positions: Inputs that are taken to be positions which count up by one.
             rotated: Caches whose rows the source keeps in order, and the result rotated.
             unpadded: Inputs that are taken to be 1 throughout.

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 _REST = 0.005
-"""Seconds in which a model makes no more than some 50 MB, and a small one runs several times."""
+"""Seconds: a model makes some 50 MB at most in this time, and a small one runs several times."""
 _last = {"trim": -math.inf}
 
 

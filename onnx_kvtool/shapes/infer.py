@@ -151,7 +151,7 @@ def annotate(
     """Infer types and shapes and write them on the values that lack them, in place.
 
     Declared types and known dimensions stay unchanged, unless a constant contradicts them. A
-    dimension for which inference invents a name (`unk__<n>`) stays unknown.
+    dimension with a name that inference invents (`unk__<n>`) stays unknown.
 
     Args:
         model: The model; the bodies of its functions are not inferred, because their types are

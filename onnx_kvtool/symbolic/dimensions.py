@@ -398,7 +398,7 @@ Dims = tuple[Dim, ...]
 def dims_of(value: ir.Value | None) -> Dims | None:
     """Return the dimensions of `value`; None when its rank is unknown or there is no value.
 
-    A negative number, with which some exporters mean a size that they do not know, is None.
+    A negative number is None: some exporters write it for a size that they do not know.
     """
     if value is None or value.shape is None:
         return None

@@ -35,7 +35,7 @@ class Conflict(Record):
 
     Attributes:
         code: Stable identifier of the kind of conflict.
-        location: The value and the node at which the two meet.
+        location: The value and the node where the two meet.
         declared: What the file or the caller states: a shape as numbers, names and None; text if it
             is no shape.
         inferred: What inference found, or what the node requires, in the same form.

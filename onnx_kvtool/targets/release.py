@@ -74,7 +74,7 @@ class Known:
         inputs: Number of inputs that it takes; 0 for an operator that it does not have.
         without: Attributes that it does not have.
         values: The values of integer attributes that it has kernels for.
-        errs: Inputs with which it computes some forms wrongly, without an error.
+        errs: Inputs that make it compute some forms wrongly, without an error.
     """
 
     inputs: int

@@ -349,7 +349,7 @@ class Masking(NamedTuple):
         causal: How Attention is told that they show key j to query i where j <= i + `ahead`, and no
             other; None where they may show others.
         as_bool: Whether the mask may be one of bools.
-        function: What they hold, from which they can be written for other keys; None where that is
+        function: What they hold, so that they can be written for other keys; None where that is
             not known.
         unpadded: Inputs that are granted to be 1 throughout, where what is said rests on that.
     """

@@ -209,7 +209,7 @@ class Route(NamedTuple):
     moves: bool = False
 
     def behind(self, nearer: Link | None, axes: AxisMap) -> Route:
-        """Return the route of a value from which `nearer` leads to the start of this route."""
+        """Return the route of a value that `nearer` leads from, to the start of this route."""
         if nearer is None:
             return self
         change = _CHANGES.index(nearer.how)

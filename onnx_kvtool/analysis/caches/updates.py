@@ -205,7 +205,7 @@ class Update(NamedTuple):
         write_indices: The value that says where they go.
         axis: The sequence axis of `past`, negative where the node counts it from the back.
         is_growing: Whether the present is the rows of the past and the new ones.
-        reads: Positions of the inputs of the node through which it takes `past`.
+        reads: Positions of the node's inputs that take `past`.
         shares: Whether the operator writes into the past when past and present are one buffer,
             though their declared shapes differ.
         is_native: Whether the operator exists for caches, so that every use of it is one.

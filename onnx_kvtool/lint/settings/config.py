@@ -344,7 +344,7 @@ def matches(prefix: str, code: str) -> bool:
 
 
 def check_codes(prefixes: Iterable[str], where: str) -> tuple[str, ...]:
-    """Return prefixes of codes, each of which matches at least one rule.
+    """Return prefixes of codes; each matches at least one rule.
 
     Raises:
         UsageError: For the first that matches no rule, with the nearest one that does.

@@ -148,7 +148,7 @@ def carrier_of(
     index: int,
     among: Container[str] | None = None,
 ) -> ir.DataType | None:
-    """Return the type in which values of `dtype` pass an operator with a `detoured_parameter`.
+    """Return the type that values of `dtype` take through an operator with a `detoured_parameter`.
 
     Input `index` must take it, and it must be `among` the names of types that the release has
     kernels for, if any are given. None for an unknown type, where Cast does not take it at `opset`,

@@ -69,7 +69,7 @@ _UINT64 = ir.DataType.UINT64
 def lower_bit_shift_28(view: Rewritten, em: Emitter) -> ir.Value:
     """Shift in 64 bits and cast back, which keeps the low bits.
 
-    left: Mul by 2 ** y, the highest of which is the lowest number of the type (Cast: fixed point to
+    left: Mul by 2 ** y; the highest power is the lowest number of the type (Cast: fixed point to
     fixed point keeps the low bits); of 64 bits, BitShift of uint64, which holds the bits of each
     right: floor(x / 2 ** y) = (x - Mod(x, 2 ** y)) / 2 ** y, since Mod has the divisor's sign; in
     two steps, because 2 ** 63 is no int64
@@ -199,7 +199,7 @@ def lower_mod_28(view: Rewritten, em: Emitter) -> ir.Value:
 _WIDE_FLOATS = {_D.FLOAT, _D.FLOAT16, _D.DOUBLE}
 _EXACT_IN_DOUBLE = INTEGERS - {_D.INT64, _D.UINT64}
 _BITS = 6
-"""Bits of the largest exponent, 63, with which a power of 64 bits, but for 0, 1 and -1, is held."""
+"""Bits of the largest exponent, 63, of a power that 64 bits hold, but for 0, 1 and -1."""
 
 
 def lower_pow_12(view: Rewritten, em: Emitter) -> ir.Value:

@@ -156,7 +156,7 @@ class _Sampler:
 def lower_affine_grid_20(view: Rewritten, em: Emitter) -> ir.Value | None:
     """Multiply the places of a picture, or of a volume, with the transposed matrices.
 
-    The function body, to which an unknown number of sizes is left, gives Range a vector, chooses
+    With an unknown number of sizes, the function body gives Range a vector, chooses
     with an If whose branches differ in shape, and divides by zero for a single row or column. Such
     a row is at -1, as a single layer is in the body.
     """

@@ -29,7 +29,7 @@ _D = ir.DataType
 _MOST = 2**20
 """Elements of a table."""
 _MOST_TAPS = 32
-"""Rows of which one of the result is made by tables."""
+"""Most source rows that tables read for one row of the result."""
 
 
 def _scattered(x: NDArray[Any], index: NDArray[np.int64], updates: NDArray[Any]) -> NDArray[Any]:

@@ -362,7 +362,7 @@ _LARGEST = 1 << 24
 def lower_mel_weight_matrix_17(view: Rewritten, em: Emitter) -> ir.Value:
     """Compute the matrix, which constant inputs fix.
 
-    Refuses inputs that are not constant, since rounding decides to which bins a frequency belongs:
+    Refuses inputs that are not constant, since rounding decides the bins of a frequency:
     constants are refused as well where float32 and float64 disagree about that.
     """
     counts = [_one(view, name) for name in ("num_mel_bins", "dft_length", "sample_rate")]

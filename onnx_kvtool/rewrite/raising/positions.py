@@ -76,7 +76,7 @@ def read_positions(
     """Return the start of an index that is `start + s`, and whether that is taken modulo `size`.
 
     Args:
-        proof: The attempt, to which sentences are added.
+        proof: The attempt; sentences are added to it.
         index: What `legal_index` returns.
         size: Size of the axis of the cache.
         grid: Size of each axis of the index.

@@ -350,7 +350,7 @@ def scopes_of(model: ir.Model) -> dict[ir.Graph, ScopedValues]:
     return found
 
 
-# Sizes at which a source runs, for the comparison of both models.
+# Sizes that a source runs with, for the comparison of both models.
 
 
 _SIZE = 2

@@ -171,7 +171,7 @@ def upgrade_quantize_linear_13_19(view: Rewritten, em: Emitter) -> Replacement:
 
     Before opset 13 both are one number, and from then on a value of rank 1 holds one number for
     each index of an axis. At opsets 19 to 22 the scale has the type of the input; an int32 input
-    is cast to float32, in which the quotient was taken (onnxruntime 1.31).
+    is cast to float32, the type of the quotient in onnxruntime 1.31.
 
     Refuses an unknown input type for these opsets.
     """

@@ -117,7 +117,7 @@ _MOST_PRODUCTS = 1024
 """Most terms that a product of two sums is multiplied out to."""
 
 _MOST_COMPARED = 6
-"""Most expressions of which the largest is kept as such; each is compared with each."""
+"""Most operands of a largest expression that is kept; each is compared with each."""
 
 _INT32 = -(2**31), 2**31 - 1
 

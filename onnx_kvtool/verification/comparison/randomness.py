@@ -33,7 +33,7 @@ from onnx_kvtool.verification.comparison.rounding import Measure
 
 
 _TRAINING = "training_mode"
-"""The input by which an operator draws numbers or not."""
+"""The input that says whether an operator draws numbers."""
 
 
 def random_values(model: ir.Model) -> frozenset[str]:

@@ -34,7 +34,7 @@ class Script:
         progress: Told of each case.
         budget: Memory that a run may take, and time after which no further case is begun.
         is_empty: Whether some value within the leader has no element on given inputs; asked where
-            sizes can be found at which none is.
+            other sizes can avoid that.
         limit: Rows that the fixed caches of the other model hold, where those of the leader grow:
             no run goes beyond, but for one in which the other has to fail; None for caches that
             both models have alike.

@@ -79,7 +79,7 @@ def _sized(case: Case, pair: GrowingPair) -> Case:
 
 
 def _usual(pair: GrowingPair, room: int) -> list[Case]:
-    """Return the cases for caches of which `room` rows are filled at most."""
+    """Return the cases for caches with at most `room` filled rows."""
     is_counted, window = pair.plan.is_counted, pair.window
     sides: list[Padding] = ["right"] if is_counted else ["left", "right"]
     if padding_input(pair.plan) is None:

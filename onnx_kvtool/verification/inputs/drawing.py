@@ -434,7 +434,7 @@ class _Drawer:
 
         A query without a key differs between runtimes. Rows that stand before the new ones may be
         masked: the first, in every other sequence that has a past. Without a past it is the last
-        of several rows, at which no other causal query looks. A mask for each query has zeros
+        of several rows; no other causal query looks at it. A mask for each query has zeros
         anywhere but in the first column, which every query may see.
         """
         mask = np.ones(shape, np.int64)

@@ -197,7 +197,7 @@ def _tied(rng: Generator, drawn: npt.NDArray[_T]) -> npt.NDArray[_T]:
         rows = drawn.copy().reshape(-1, drawn.shape[-1])
         zeros, negative, *others = rng.permutation(len(rows))
         rows[zeros] = 0
-        peaks = others[: max(len(rows) // 4, 1)]  # from which norms give their largest values
+        peaks = others[: max(len(rows) // 4, 1)]  # norms give their largest values here
         rows[peaks] = 0
         rows[peaks, np.resize(rng.permutation(rows.shape[-1]), len(peaks))] = 10
         if rows.dtype.kind == "f":

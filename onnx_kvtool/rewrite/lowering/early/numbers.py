@@ -107,7 +107,7 @@ def lower_bit_shift_11(view: Rewritten, em: Emitter) -> ir.Value:
     x, y = view.operands("X", "Y")
     dtype = known_type(x)
     wide, is_left = dtype if dtype.bitwidth == 64 else _D.INT64, view.string("direction") == "LEFT"
-    beyond = 0 if is_left else 1 << dtype.bitwidth  # of which there is none at 64 bits
+    beyond = 0 if is_left else 1 << dtype.bitwidth  # (none at 64 bits)
     powers = [1 << k if k < dtype.bitwidth else beyond for k in range(64)]
     power = em.op("Gather", np.array(powers, wide.numpy()), cast(em, y, _D.INT64))
     op_type = "Mul" if is_left else "Div"
@@ -195,7 +195,7 @@ def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -
     # From the smallest divisor to beyond the largest dividend.
     count = int(info.maxexp - info.minexp + info.nmant + 1)
     powers = np.arange(count)[::-1].astype(np.float64)
-    thirds = (np.floor((powers + more) / 3) for more in range(3))  # of which none is infinite
+    thirds = (np.floor((powers + more) / 3) for more in range(3))  # none is infinite
     tables = [em.constant(np.exp2(third), "powers") for third in thirds]
     dims = dims_of(a), dims_of(b)
     a, b = (cast(em, value, _DOUBLE) for value in (a, b))

@@ -221,7 +221,7 @@ def _why(fusion: Fusion, settings: RaiseSettings) -> tuple[str, ...]:
 
 
 def _as_it_is(fusion: Fusion, moved: Mapping[ir.Value, ir.Value | None]) -> Fusion:
-    """Return a fusion that reads the values by which earlier edits replaced its operands.
+    """Return a fusion that reads the values that earlier edits put in place of its operands.
 
     One attention may read the result of another.
     """

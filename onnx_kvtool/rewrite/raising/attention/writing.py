@@ -75,7 +75,7 @@ def emit_mask(
 
 
 def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.Value | None:
-    """Return the `nonpad_kv_seqlen`, (B,), with which `is_causal` hides what a mask hid.
+    """Return the `nonpad_kv_seqlen`, (B,), that lets `is_causal` hide what a mask hid.
 
     None if `is_causal` alone does. It is made once for all layers that have it.
     """

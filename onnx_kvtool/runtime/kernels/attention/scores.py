@@ -375,7 +375,7 @@ def _pieces(rows: Array) -> Iterator[Array]:
 
 
 _FEW = 32
-"""Most queries of a group for which BLAS prefers the keys as rows of the product."""
+"""Most queries of a group where BLAS prefers the keys as rows of the product."""
 
 
 def raw_scores(operands: Operands, scale: float) -> Reals:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array, Dtype
 
-# The element types of which numbers are rounded here.
+# The element types whose numbers are rounded here.
 
 
 finfo: Any = ml_dtypes.finfo

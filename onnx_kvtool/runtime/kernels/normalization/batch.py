@@ -219,8 +219,8 @@ def hardmax(x: Reals, axis: int) -> Reals:
 def forms_of_softmax(formula: Callable[[Array, int], Array]) -> Mapping[int, KernelFunction]:
     """Return kernels of one axis, from version 13 on, and of all axes from one on, before it.
 
-    An axis of length 0 gives an empty result. Negative axes, on which version 1 is silent, count
-    from the back. Both raise KernelError for an axis outside the rank.
+    An axis of length 0 gives an empty result. Negative axes count
+    from the back; version 1 does not say so. Both raise KernelError for an axis outside the rank.
     """
 
     def over_one(input: Array, *, axis: int) -> Array:
