@@ -103,7 +103,8 @@ def _bound_type(formal: Formal, values: Sequence[tuple[str, Given]]) -> ir.DataT
             return given.dtype
     found: ir.DataType | None = None
     for name, given in values:
-        if given.array is not None and given.array.dtype.kind == "V" and not _is_named(given):
+        dtype = None if given.array is None else given.array.dtype
+        if dtype is not None and dtype.kind == "V" and element_type(dtype) is None:
             continue  # raw bytes take the type of the others
         with about(f"input `{name}`"):
             natural = given.natural()
@@ -125,15 +126,6 @@ def _bound_type(formal: Formal, values: Sequence[tuple[str, Given]]) -> ir.DataT
         f"expected {' or '.join(dtype_name(dtype) for dtype in allowed)}",
         help="put the element type in front, as in `int32:[1, 2]`",
     )
-
-
-def _is_named(given: Given) -> bool:
-    """Return whether the content of a file has an element type of its own."""
-    try:
-        given.natural()
-    except UsageError:
-        return False
-    return True
 
 
 def _parameter(name: str, formal: Formal) -> str:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.schema import NEWEST, op_facts
-from onnx_kvtool.ops.view import given_input
+from onnx_kvtool.ops.view import given_dtype, given_input, given_integer
 
 if TYPE_CHECKING:
     from onnx_kvtool.ops.schema import OpFacts
@@ -111,17 +111,11 @@ def _given(node: ir.Node, name: str, otherwise: Any = None) -> Any:
     return otherwise if declared is None or declared.default is None else declared.default
 
 
-def is_inference(node: ir.Node) -> bool:
-    """Whether BatchNormalization has one output only."""
-    return len(node.outputs) == 1
-
-
 def truncates(node: ir.Node) -> bool:
     """Whether Mod is of integers, or takes the sign of the dividend."""
-    value, given = given_input(node, 0), node.attributes.get("fmod")
-    dtype = None if value is None else value.dtype
+    dtype = given_dtype(node)
     is_whole = dtype is not None and not dtype.is_floating_point()
-    return is_whole or (given is not None and given.value == 1)
+    return is_whole or given_integer(node, "fmod") == 1
 
 
 def mask_is_whole(node: ir.Node) -> bool:
@@ -177,20 +171,9 @@ def pads_are_given(node: ir.Node) -> bool:
     return given and "output_shape" not in node.attributes
 
 
-def is_float32(node: ir.Node) -> bool:
-    """Whether the first input is certainly float32."""
-    value = given_input(node, 0)
-    return value is not None and value.dtype is not None and value.dtype.name == "FLOAT"
-
-
-def is_none_of(*names: str) -> Callable[[ir.Node], bool]:
+def is_none_of(*types: ir.DataType) -> Callable[[ir.Node], bool]:
     """Return whether the first input of a node is not known to be of one of these types."""
-
-    def holds(node: ir.Node) -> bool:
-        value = given_input(node, 0)
-        return value is None or value.dtype is None or value.dtype.name not in names
-
-    return holds
+    return lambda node: given_dtype(node) not in types
 
 
 def branches_agree(node: ir.Node) -> bool:
@@ -250,14 +233,19 @@ class Change:
     is_added: bool = False
 
 
-_BOUNDS = Change(11, "an absent bound is the largest float32 before opset 11", is_float32)
+_BOUNDS = Change(
+    11,
+    "an absent bound is the largest float32 before opset 11",
+    lambda node: given_dtype(node) == _D.FLOAT,
+)
+_TRAINING = Change(14, "training outputs differ before 14", lambda node: len(node.outputs) == 1)
 FRONT = Change(11, "axes are counted from the front before opset 11", axes_from_front, True)
 """A change of the attributes `axis` and `axes` of many operators."""
 
 _NO_KERNEL = "onnxruntime has no kernel for the element type at older opsets"
 """The operator has a function body or a kernel at later opsets, so other operators express it."""
 
-_NO_SLOPES = ("DOUBLE", "INT32", "INT64", "UINT32")
+_NO_SLOPES = (_D.DOUBLE, _D.INT32, _D.INT64, _D.UINT32)
 _NO_BACK = "indices are counted from the front before opset 11"
 _SOFTMAX = Change(13, "the operator flattens its input at `axis` before opset 13")
 _SCALE = Change(13, "the scale is one number for the whole input before opset 13", one_scale)
@@ -293,9 +281,9 @@ CHANGES: Mapping[str, Sequence[Change]] = Table(
             ("OneHot", Change(11, _NO_BACK, indices_from_front(0))),
             ("Attention", Change(24, _MASK, mask_is_whole)),
             ("AveragePool MaxPool", _POOL),
-            ("BatchNormalization", Change(14, "training outputs differ before 14", is_inference)),
-            ("Clip", Change(12, _NO_KERNEL, is_none_of("DOUBLE"), True), _BOUNDS),
-            ("LeakyRelu", Change(16, _NO_KERNEL, is_none_of("DOUBLE"), True)),
+            ("BatchNormalization", _TRAINING),
+            ("Clip", Change(12, _NO_KERNEL, is_none_of(_D.DOUBLE), True), _BOUNDS),
+            ("LeakyRelu", Change(16, _NO_KERNEL, is_none_of(_D.DOUBLE), True)),
             ("PRelu", Change(16, _NO_KERNEL, is_none_of(*_NO_SLOPES), True)),
             ("DFT", Change(20, "`axis` is an attribute with another default before opset 20")),
             ("DequantizeLinear QuantizeLinear", _SCALE),

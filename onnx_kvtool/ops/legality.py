@@ -29,7 +29,7 @@ from onnx_kvtool.ops.schema import (
     op_history,
     type_name,
 )
-from onnx_kvtool.ops.view import given_input
+from onnx_kvtool.ops.view import given_dtype, given_input, given_integer
 
 # What changed between opsets for a node that comes to a later one.
 #
@@ -39,7 +39,7 @@ from onnx_kvtool.ops.view import given_input
 # 1.23), and by running both forms where the texts are unclear.
 
 
-_FNUZ = (ir.DataType.FLOAT8E4M3FNUZ.value, ir.DataType.FLOAT8E5M2FNUZ.value)
+_D = ir.DataType
 
 
 def further_outputs(node: ir.Node) -> bool:
@@ -47,35 +47,20 @@ def further_outputs(node: ir.Node) -> bool:
     return any(output.name for output in node.outputs[1:])
 
 
-def _no_larger(node: ir.Node) -> bool:
-    """Whether the element type of a Clip has no finite number above the largest float32."""
-    data = given_input(node, 0)
-    return data is not None and data.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16)
-
-
 def _scalar_scale(node: ir.Node) -> bool:
     scale = given_input(node, 1)
     return scale is not None and scale.shape is not None and len(scale.shape) == 0
 
 
-def _no_int32(node: ir.Node) -> bool:
-    data = given_input(node, 0)
-    return data is not None and data.dtype not in (None, ir.DataType.INT32)
-
-
 def _no_infinity_to_fnuz(node: ir.Node) -> bool:
     """Whether a Cast or CastLike certainly turns no infinity into a float8 without infinities."""
-    saturate = node.attributes.get("saturate")
-    if saturate is not None and not saturate.is_ref() and saturate.value == 0:
+    if given_integer(node, "saturate") == 0:
         return True
-    data = given_input(node, 0)
-    if data is not None and data.dtype is not None and not data.dtype.is_floating_point():
+    dtype = given_dtype(node)
+    if dtype is not None and not dtype.is_floating_point():
         return True
-    if node.op_type == "Cast":
-        to = node.attributes.get("to")
-        return to is not None and not to.is_ref() and to.value not in _FNUZ
-    like = given_input(node, 1)
-    return like is not None and like.dtype is not None and like.dtype.value not in _FNUZ
+    to = given_integer(node, "to") if node.op_type == "Cast" else given_dtype(node, 1)
+    return to not in (None, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2FNUZ)
 
 
 _POOL = Change(22, "a last window in the padding counts before opset 22", windows_begin_inside)
@@ -89,7 +74,16 @@ _TRAINING = Change(
     "further outputs are those of a training step, in another form, before 14",
     lambda node: not further_outputs(node),
 )
-_BOUND = "an absent bound is the largest float32 before opset 11"
+_BOUND = Change(
+    11,
+    "an absent bound is the largest float32 before opset 11",
+    lambda node: given_dtype(node) in (_D.FLOAT, _D.FLOAT16),  # which have no greater ones
+)
+_UNLIKE = Change(
+    19,
+    "input and scale may differ in type before opset 19",
+    lambda node: given_dtype(node) not in (None, _D.INT32),
+)
 _EQUAL = "equal parts are asked for by nothing before opset 18"
 _MASK = "a mask of one column is for all keys before opset 24, and for the first from then on"
 
@@ -114,16 +108,12 @@ _UPGRADE_CHANGES: Mapping[str, Sequence[Change]] = Table(
             ("AveragePool MaxPool", _POOL),
             ("BatchNormalization", _TRAINING),
             ("Cast CastLike", _INFINITY),
-            ("Clip", Change(11, _BOUND, _no_larger)),
+            ("Clip", _BOUND),
             ("ConvTranspose", PADS),
             ("DequantizeLinear", _SCALE),
             ("Mod",),
             ("OneHot", Change(11, "a negative index selects nothing before opset 11")),
-            (
-                "QuantizeLinear",
-                _SCALE,
-                Change(19, "input and scale may differ in type before opset 19", _no_int32),
-            ),
+            ("QuantizeLinear", _SCALE, _UNLIKE),
             (
                 "Resize",
                 Change(11, "the coordinates are those of `asymmetric` before opset 11"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode, NodeView, counted_axis
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -259,17 +259,14 @@ class TensorScatter(NodeView):
             if axis == 0:
                 raise MalformedNode("axis-is-batch", "`axis` is 0, the batch dimension")
             return axis if axis > 0 else None
-        if not -rank <= axis < rank:
-            raise MalformedNode(
-                "axis-out-of-range", f"`axis` is {axis}, expected {-rank} to {rank - 1}"
-            )
-        if axis % rank == 0:
+        front = counted_axis(axis, rank)
+        if front == 0:
             raise MalformedNode(
                 "axis-is-batch",
                 f"`axis` is {axis}, which is the batch dimension of a cache of rank {rank}",
                 help="set `axis` to the sequence dimension",
             )
-        return axis % rank
+        return front
 
 
 # The equation of Einsum, read into one index name per dimension.

@@ -167,6 +167,12 @@ def given_input(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
+def given_dtype(node: ir.Node, index: int = 0) -> ir.DataType | None:
+    """Return the element type of an input of a node of any operator; None if it is unknown."""
+    value = given_input(node, index)
+    return None if value is None else value.dtype
+
+
 def given_integer(node: ir.Node, name: str, default: int | None = None) -> int | None:
     """Return an integer attribute of a node of any operator, or `default` if it has none.
 

@@ -17,7 +17,7 @@ from onnx_kvtool.ops.schema import OpFacts, tensor_type
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
-from onnx_kvtool.runtime.kernels.kernel import Array, Dtype, Named, Value, Values
+from onnx_kvtool.runtime.kernels.kernel import Array, Dtype, Value, Values
 
 Attributes = Mapping[str, ir.Attr]
 """The attributes of a node, or the values of the parameters of a function, by name."""
@@ -148,18 +148,6 @@ def declared_mismatch(declared: ir.Value, value: Value) -> str | None:
 _Check = Callable[[Sequence[Any], Mapping[str, Any]], None]
 
 
-def demand_legal(op: str, inputs: Values, attributes: Named) -> None:
-    """Refuse illegal operands that onnx.reference would accept.
-
-    Their types are those of the schema, and attributes have their defaults.
-
-    Raises:
-        KernelError: If the text of the operator does not allow them.
-    """
-    if (check := _BORROWED_CHECKS.get(op)) is not None:
-        check(inputs, attributes)
-
-
 def _reverse_sequence(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> None:
     data, lengths = inputs
     batch, time = attributes["batch_axis"], attributes["time_axis"]
@@ -211,11 +199,13 @@ def _depth_to_space(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Non
         raise KernelError(f"`mode` is `{mode}`, expected `DCR` or `CRD`")
 
 
-_BORROWED_CHECKS: dict[str, _Check] = {
+LEGALITY: dict[str, _Check] = {
     "DepthToSpace": _depth_to_space,
     "ReverseSequence": _reverse_sequence,
     "SplitToSequence": _split_to_sequence,
 }
+"""By operator, what raises `KernelError` for operands that its text does not allow. Their types are
+those of the schema, and attributes have their defaults."""
 
 
 # Operators without our own kernel: one node, run by onnx.reference.

@@ -15,7 +15,7 @@ from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import OpFacts, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.runtime.engine.borrowed import Attributes, BorrowedNode, demand_legal, type_check
+from onnx_kvtool.runtime.engine.borrowed import LEGALITY, Attributes, BorrowedNode, type_check
 from onnx_kvtool.runtime.engine.program import (
     ABSENT,
     Action,
@@ -371,7 +371,8 @@ def _borrowed(node: BorrowedNode, op: str, facts: OpFacts | None, attributes: Na
     def run(inputs: Values, *_: object) -> Values:
         if check is not None:
             check(inputs)
-            demand_legal(op, inputs, attributes)
+            if op in LEGALITY:
+                LEGALITY[op](inputs, attributes)
         return node(inputs)
 
     return run

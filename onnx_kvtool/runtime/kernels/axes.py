@@ -46,13 +46,13 @@ def count_axes(axes: Iterable[int], rank: int, *, name: str = "axes", of: str = 
     return tuple(found)
 
 
-def read_integers(value: Array | Sequence[int], name: str, *, or_scalar: bool = False) -> list[int]:
+def read_integers(value: Array | Ints, name: str, *, or_scalar: bool = False) -> list[int]:
     """Return the sizes, axes or positions that an attribute or an input lists; (0,) lists none.
 
     Raises:
         KernelError: If `value` is not of rank 1 (or 0, if it may).
     """
-    if not isinstance(value, np.ndarray):
+    if isinstance(value, tuple):
         return list(value)
     if value.ndim != 1 and not (or_scalar and value.ndim == 0):
         raise KernelError(f"`{name}` has shape {value.shape}, expected one dimension")
