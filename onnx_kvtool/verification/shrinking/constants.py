@@ -82,23 +82,23 @@ def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> No
         for atom in rest:
             atom.is_pinned = True
         # Indices have to stay within the same part of the size that they point along.
-        stride = math.prod(atom.number or 0 for atom in rest)
+        stride = math.prod(atom.number for atom in rest)
         values = numpy_helper.to_array(tensors[name]).ravel() if name in tensors else np.zeros(0)
-        is_whole = 0 < values.size == (first.number or 0) * stride
+        is_whole = 0 < values.size == first.number * stride
         if not is_whole or (values // stride != np.arange(values.size) // stride).any():
             first.is_pinned = True
     numbers = set(_numbers_of_arithmetic(model))
     for shape in sizes.shapes.values():
         for atom in (atom for size in shape or () for atom in size.atoms()):
-            if atom.is_indexed and any(1 < n <= (atom.number or 0) for n in numbers):
+            if atom.is_indexed and any(1 < n <= atom.number for n in numbers):
                 atom.is_pinned = True
 
 
 def _keep_irregular(values: npt.NDArray[Any], shape: Shape) -> None:
     atoms = [atom for size in shape for atom in size.atoms()]
-    parts = values.reshape([atom.number or 0 for atom in atoms])
+    parts = values.reshape([atom.number for atom in atoms])
     for axis, atom in enumerate(atoms):
-        if atom.is_pinned or (atom.number or 0) <= LEAST:
+        if atom.is_pinned or atom.number <= LEAST:
             continue
         steps = np.moveaxis(parts, axis, 0)
         if parts.dtype.kind in "iu":
@@ -152,7 +152,7 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
     known |= {*_middles(a.message.graph.node), *_middles(b.message.graph.node)}
     differing = {*_lacking(here, there | known), *_lacking(there, here | known)}
     sizes = [size for m in (one, other) for s in m.shapes.values() for size in s or ()]
-    numbers = {size.root().number or 0 for size in sizes}
+    numbers = {size.root().number for size in sizes}
     made = {size for size in numbers if size > _TELLING and _stems(size, differing)}
     for size in sizes:
         if size.root().number in made:

@@ -34,8 +34,8 @@ def attention(call: Call) -> Found:
     is_flat = len(query) == 3
     if is_flat:
         heads, key_heads = Size(call.number("q_num_heads")), Size(call.number("kv_num_heads"))
-        size = Size(query[2].parted(heads.number or 0))
-        value_size = Size(value[2].parted(key_heads.number or 0))
+        size = Size(query[2].parted(heads.number))
+        value_size = Size(value[2].parted(key_heads.number))
     else:
         need(len(query) == 4)
         heads, key_heads, size, value_size = query[1], key[1], query[3], value[3]
@@ -60,7 +60,7 @@ def attention(call: Call) -> Found:
     for index, past_size in ((4, size), (5, value_size)):
         if past := call.shape(index):
             _tie_past(past, key_heads, past_size)
-            total = fixed(None)
+            total = fixed()
     if not any(attribute.name == "scale" for attribute in call.node.attribute):
         call.sizes.scales[call.index] = size
     pin([key[-2]])
@@ -78,7 +78,7 @@ _ELEMENTS = "elements of a head"
 
 
 def _tie_groups(heads: Size, key_heads: Size) -> None:
-    factor([heads], [key_heads, Size(heads.parted(key_heads.number or 0))])
+    factor([heads], [key_heads, Size(heads.parted(key_heads.number))])
 
 
 def group_query_attention(call: Call) -> Found:
@@ -103,7 +103,7 @@ def _kept_heads(call: Call) -> tuple[Shape, Shape]:
     heads = count if call.name(1) else count + 2 * shared  # packed queries
     size = query[2].parted(heads)
     pin(*call.shapes)
-    return [*query[:2], fixed(count * size)], [query[0], fixed(shared), fixed(None), fixed(size)]
+    return [*query[:2], fixed(count * size)], [query[0], fixed(shared), fixed(), fixed(size)]
 
 
 def _scaled_heads(call: Call) -> tuple[Shape, Shape]:
@@ -111,10 +111,10 @@ def _scaled_heads(call: Call) -> tuple[Shape, Shape]:
     query, key, value = call.known(0, 1, 2)
     need(not any(call.name(index) for index in range(9, len(call.node.input))))
     heads, key_heads = Size(call.number("num_heads")), Size(call.number("kv_num_heads"))
-    count = heads.number or 0
+    count = heads.number
     part = Size(query[-1].parted(count * 2 * _FEWEST))
     size = Size(query[-1].parted(count))
-    need(key[-1].number == value[-1].number == (size.number or 0) * (key_heads.number or 0))
+    need(key[-1].number == value[-1].number == size.number * key_heads.number)
     factor([size], [fixed(2), part, fixed(_FEWEST)])
     _tie_groups(heads, key_heads)
     factor(query[-1:], [heads, size])
@@ -126,7 +126,7 @@ def _scaled_heads(call: Call) -> tuple[Shape, Shape]:
     if call.number("do_rotary"):
         need(not call.number("rotary_interleaved"))
         for table in call.known(7, 8):  # half as many columns as a head has elements
-            need(len(table) == 2 and 2 * (table[1].number or 0) == size.number)
+            need(len(table) == 2 and 2 * table[1].number == size.number)
             pin([table[0]])  # positions index it
             factor([size], [fixed(2), table[1]])
     call.link_attribute("num_heads", heads)
@@ -135,7 +135,7 @@ def _scaled_heads(call: Call) -> tuple[Shape, Shape]:
         call.sizes.scales[call.index] = size
     name("heads", key_heads, heads)
     name(_ELEMENTS, size)
-    return [*query], [query[0], key_heads, fixed(None), size]
+    return [*query], [query[0], key_heads, fixed(), size]
 
 
 def _tie_past(past: Shape, key_heads: Size, size: Size) -> None:
@@ -151,7 +151,7 @@ def rotary_embedding(call: Call) -> Found:
     size = x[-1]
     if len(x) == 3:
         heads = Size(call.number("num_heads"))
-        size = Size(size.parted(heads.number or 0))
+        size = Size(size.parted(heads.number))
         factor([x[-1]], [heads, size])
         call.link_attribute("num_heads", heads)
     number = size.parted(1)
@@ -194,7 +194,7 @@ def scatter_nd(call: Call) -> Found:
     pin(indices[-1:])
     for place, size in enumerate(data[:depth]):
         along = updates[place] if len(updates) == len(data) else None
-        if along is not None and along.number == size.number and size.number is not None:
+        if along is not None and along.number == size.number != 0:
             size.join(along)
             for atom in size.atoms():
                 atom.is_indexed = True
@@ -264,7 +264,7 @@ def gather_block_quantized(call: Call) -> Found:
     last = len(data) - 1
     need(0 < last == len(scales) - 1 and 0 < bits <= 8)
     need(not call.number("gather_axis") and call.number("quantize_axis") in (-1, last))
-    columns = (scales[-1].number or 0) * block
+    columns = scales[-1].number * block
     need(columns)
     width = Size(columns)
     zero = call.shape(3)
@@ -285,7 +285,7 @@ def _fit_packed(packed: Size, width: Size, bits: int) -> bool:
         packed.join(width)
         return True
     per_byte = 8 // bits
-    if packed.number is None or packed.number * per_byte != width.number:
+    if packed.number * per_byte != width.number:
         return False
     factor([width], [packed, fixed(per_byte)])
     return True
@@ -300,7 +300,7 @@ def _tie_width(width: Size, count: Size, block: int, zero: Shape | None, bits: i
 
 def _tie_blocks(width: Size, count: Size, block: int) -> None:
     """Tie a width to so many blocks of `block` values."""
-    need(count.number is not None and count.number * block == width.number)
+    need(0 < count.number * block == width.number)
     name(_BLOCKS, count)
     factor([width], [count, fixed(block)])
 
@@ -311,9 +311,9 @@ _BLOCKS = "blocks of weights"
 def _tie_to_blocks(values: Shape, n: Size, blocks: Size, bits: int) -> None:
     """Tie values of so many bits that each block of each column has one of, packed or not."""
     need(0 < bits <= 8)
-    count, number = blocks.number or 0, n.number or 0
+    count, number = blocks.number, n.number
     each, per_byte = blocks, 8 // bits
-    total = math.prod(size.number or 0 for size in values)
+    total = math.prod(size.number for size in values)
     if total != count * number:
         need(total == number * -(-count // per_byte))
         if count % per_byte:
@@ -365,13 +365,13 @@ def _tied(call: Call, places: tuple[tuple[int, int], ...], bits: int | None) -> 
     pin(router[-1:] if router else None, first[:1], second[:1])
     width = shape[-1]
     inner = Size(second[2].parted(1) * (8 // bits)) if bits else second[2]
-    need(width.number is not None and inner.number is not None)
+    need(width.number and inner.number)
     need(not bits or _fit_packed(second[2], inner, bits))
     second[1].join(width)
     if first[1].number == inner.number:
         first[1].join(inner)
     else:
-        need(first[1].number == 2 * (inner.number or 0))
+        need(first[1].number == 2 * inner.number)
         is_interleaved = call.number("swiglu_fusion") == _INTERLEAVED
         factor([first[1]], [inner, fixed(2)] if is_interleaved else [fixed(2), inner])
     if third is not None:
@@ -416,5 +416,4 @@ def top_k(call: Call) -> Found:
     (shape,), count = call.known(0), call.constant(1)
     axis = call.axis(shape)
     pin(shape[axis : axis + 1])
-    number = count[0] if count else None
-    return [replaced(shape, axis, fixed(number)) for _ in range(2)]
+    return [replaced(shape, axis, fixed(count[0] if count else 0)) for _ in range(2)]

@@ -55,9 +55,7 @@ def reshape(call: Call) -> Found:
         for axis, item in enumerate(target)
     ]
     result = _matched(shape, items)
-    call.link_target(
-        1, {axis: result[axis] for axis, item in enumerate(target) if (item.number or 0) > 1}
-    )
+    call.link_target(1, {axis: result[axis] for axis, item in enumerate(target) if item.number > 1})
     return [result]
 
 
@@ -77,17 +75,15 @@ def _matched(shape: Shape, items: list[Size | None]) -> Shape:
         factor(before, [size if size is not None else left for size in after])
     else:
         pin(before, [size for size in after if size is not None])
-    return [size if size is not None else fixed(None) for size in items]
+    return [size if size is not None else fixed() for size in items]
 
 
 def _left(before: Shape, after: list[Size | None]) -> Size | None:
     """Return a size for what is left beside known ones; None if it is unknown."""
-    numbers = [size.number for size in before]
-    others = [size.number for size in after if size is not None]
-    if len(others) == len(after) or None in numbers or None in others:
-        return None
-    whole, rest = (math.prod(number or 0 for number in known) for known in (numbers, others))
-    return Size(whole // rest) if whole and rest and whole % rest == 0 else None
+    known = [size.number for size in after if size is not None]
+    whole, rest = math.prod(size.number for size in before), math.prod(known)
+    is_known = len(known) < len(after) and whole and rest and whole % rest == 0
+    return Size(whole // rest) if is_known else None
 
 
 def _from_front(
@@ -102,7 +98,7 @@ def _from_front(
         if one.root() is other.root():
             i, j = i + 1, j + 1
             continue
-        if one.number is None or other.number is None:
+        if not (one.number and other.number):
             if one.is_one or other.is_one:
                 i, j = i + one.is_one, j + other.is_one
                 continue
@@ -130,7 +126,7 @@ def _products(sizes: Sequence[Size | None]) -> Iterator[int]:
     """Yield the product of each number of known sizes from the first one on."""
     product = 1
     for size in sizes:
-        if size is None or size.number is None:
+        if size is None or not size.number:
             return
         product *= size.number
         yield product
@@ -156,7 +152,7 @@ def expand(call: Call) -> Found:
         new = item.size or Size(item.number)
         if not size.is_one and not new.is_one:
             size.join(new)
-        if (item.number or 0) > 1:
+        if item.number > 1:
             numbers[element] = new
         result.append(size if new.is_one else new)
     call.link_target(1, numbers)
@@ -169,12 +165,12 @@ def concat(call: Call) -> Found:
     first, *others = call.known(*range(len(call.node.input)))
     axis = call.axis(first)
     joined = [first[axis], *(join_beside(first, part, axis)[1] for part in others)]
-    if len({id(size.root()) for size in joined}) == 1 and joined[0].number is not None:
+    if len({id(size.root()) for size in joined}) == 1 and joined[0].number:
         whole = merged([fixed(len(joined)), joined[0]])
     else:
         pin(joined)
         numbers = [size.number for size in joined]
-        whole = fixed(None if None in numbers else sum(number or 0 for number in numbers))
+        whole = fixed(sum(numbers) if all(numbers) else 0)
     return [replaced(first, axis, whole)]
 
 
@@ -186,10 +182,9 @@ def split(call: Call) -> Found:
     given = call.numbers("split")
     sizes = given if given is not None else call.constant(1)
     is_equal = (sizes is None and not call.name(1)) or (sizes is not None and len(set(sizes)) == 1)
-    if whole.number is None or not is_equal or whole.number % count:
+    if not (whole.number and is_equal) or whole.number % count:
         pin([whole])
-        numbers: list[int | None] = list(sizes) if sizes is not None else [None] * count
-        return [replaced(shape, axis, fixed(number)) for number in numbers]
+        return [replaced(shape, axis, fixed(number)) for number in sizes or [0] * count]
     part = Size(whole.number // count)
     factor([whole], [fixed(count), part])
     for element in range(count):
@@ -217,7 +212,7 @@ def slice_(call: Call) -> Found:
             part = _part(size, start, end, step)
         if part is None:
             pin([size])
-            result[axis] = fixed(None)
+            result[axis] = fixed()
             continue
         result[axis] = part
         if start == part.number and step == 1:
@@ -232,7 +227,7 @@ def slice_(call: Call) -> Found:
 def _part(size: Size, start: int, end: int, step: int) -> Size | None:
     """Return the size of one of two halves, or of each other element; None for anything else."""
     whole = size.number
-    if whole is None or whole % 2 or size.is_one:
+    if not whole or whole % 2:
         return None
     half = whole // 2
     if (start, min(end, whole), step) not in (
@@ -375,7 +370,7 @@ def _reduce(call: Call) -> Found:
 
 def _shape(call: Call) -> Found:
     """The numbers follow the sizes when the model runs."""
-    return [[fixed(None)]]
+    return [[fixed()]]
 
 
 _STANDARD: Mapping[str, _Rule] = {

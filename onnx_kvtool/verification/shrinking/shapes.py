@@ -81,7 +81,7 @@ def sizes_of(skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> Sizes:
     return sizes
 
 
-_Inferred = Mapping[str, Sequence[int | None]]
+_Inferred = Mapping[str, Sequence[int]]
 
 
 def _node(call: Call, inferred: _Inferred) -> None:
@@ -135,26 +135,19 @@ def _declared(value: onnx.ValueInfoProto, symbols: dict[str, Size]) -> Shape | N
     if not type_.HasField("shape"):
         return None
     return [
-        Size(dim.dim_value)
-        if dim.HasField("dim_value")
-        else symbols.setdefault(dim.dim_param, fixed(None))
-        if dim.dim_param
-        else fixed(None)
+        symbols.setdefault(dim.dim_param, fixed()) if dim.dim_param else Size(dim.dim_value)
         for dim in type_.shape.dim
     ]
 
 
-def _inferred(message: onnx.ModelProto) -> dict[str, list[int | None]]:
+def _inferred(message: onnx.ModelProto) -> dict[str, list[int]]:
     """Return the shapes that onnx infers; none at all for a model that it cannot work on."""
     try:
         inferred = shape_inference.infer_shapes(message)
     except (shape_inference.InferenceError, RuntimeError, ValueError):
         return {}
     return {
-        value.name: [
-            dim.dim_value if dim.HasField("dim_value") else None
-            for dim in value.type.tensor_type.shape.dim
-        ]
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         for value in inferred.graph.value_info
         if value.type.tensor_type.HasField("shape")
     }
@@ -182,7 +175,7 @@ class Choice:
         shapes = (shape or () for model in models for shape in model.values())
         for atom in (atom for shape in shapes for size in shape for atom in size.atoms()):
             number = atom.number
-            if number is None or atom.is_pinned or number <= LEAST or atom in self._new:
+            if atom.is_pinned or number <= LEAST or atom in self._new:
                 continue
             is_few = atom.is_part or atom.is_indexed or bool(atom.what)
             if number <= _SMALL and not is_few:
@@ -194,21 +187,16 @@ class Choice:
     def parts(self, size: Size) -> list[tuple[int, int]]:
         """Return the old and the new size of each part."""
         atoms = size.atoms()
-        return [(a.number or 0, self._new.get(a, a.number or 0)) for a in atoms]
+        return [(a.number, self._new.get(a, a.number)) for a in atoms]
 
     def of(self, size: Size) -> int:
-        """Return the new size; a symbolic one has none."""
-        number = size.root().number
-        assert number is not None, "the size of a constant is a number"
-        if not any(atom in self._new for atom in size.atoms()):
-            return number
+        """Return the new size; 0 for a symbolic one."""
         return math.prod(new for _, new in self.parts(size))
 
     def shrunken(self) -> tuple[Shrunken, ...]:
         """Return what was made smaller."""
         return tuple(
-            Shrunken(size.what or "widths", size.number or 0, new)
-            for size, new in self._new.items()
+            Shrunken(size.what or "widths", size.number, new) for size, new in self._new.items()
         )
 
     def write(self, message: onnx.ModelProto, sizes: Sizes) -> None:
@@ -218,8 +206,8 @@ class Choice:
             dims = value.type.tensor_type.shape.dim
             if shape is not None and len(shape) == len(dims):
                 for dim, size in zip(dims, shape, strict=True):
-                    if dim.HasField("dim_value") and size.root().number is not None:
-                        dim.dim_value = self.of(size)
+                    if dim.HasField("dim_value") and (new := self.of(size)):
+                        dim.dim_value = new
         holders: dict[object, onnx.TensorProto | onnx.AttributeProto] = {
             tensor.name: tensor for tensor in message.graph.initializer
         }
@@ -241,7 +229,7 @@ class Choice:
             else:
                 holder.i = new
         for index, size in sizes.scales.items():
-            if (number := size.root().number) is not None and self.of(size) != number:
+            if self.of(size) != (number := size.root().number):
                 # The scale follows from the size of the heads of the model, not of the copy.
                 attribute = helper.make_attribute("scale", 1 / math.sqrt(number))
                 message.graph.node[index].attribute.append(attribute)

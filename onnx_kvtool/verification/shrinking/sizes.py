@@ -25,7 +25,7 @@ class Size:
     """The size of dimensions that are the same by what operators ask for; a union-find node.
 
     Attributes:
-        number: The size; None for a symbolic one.
+        number: The size; 0 for a symbolic one.
         is_pinned: Whether it has to stay as it is; of a product only the parts say so.
         is_part: Whether it is a part of another size.
         is_indexed: Whether computed indices point along it.
@@ -34,9 +34,9 @@ class Size:
 
     __slots__ = ("_parent", "_parts", "is_indexed", "is_part", "is_pinned", "number", "what")
 
-    def __init__(self, number: int | None, *, is_pinned: bool = False) -> None:
+    def __init__(self, number: int, *, is_pinned: bool = False) -> None:
         self.number = number
-        self.is_pinned = is_pinned or number is None
+        self.is_pinned = is_pinned or not number
         self.is_part = self.is_indexed = False
         self.what = ""
         self._parent: Size | None = None
@@ -69,8 +69,7 @@ class Size:
         Raises:
             Unknown: If they do not, or if the size is symbolic.
         """
-        if self.number is None or count < 1 or self.number % count:
-            raise Unknown
+        need(self.number and count > 0 and self.number % count == 0)
         return self.number // count
 
     def pin(self) -> None:
@@ -100,7 +99,7 @@ class Size:
 
     def _split(self, number: int) -> None:
         """Let it be a product of `number` and the rest."""
-        parts = Size(number), Size((self.number or 0) // number)
+        parts = Size(number), Size(self.number // number)
         for part in parts:
             part.is_pinned, part.is_part = self.is_pinned, True
             part.is_indexed, part.what = self.is_indexed, self.what
@@ -136,7 +135,7 @@ def factor(a: Iterable[Size], b: Iterable[Size]) -> None:
     """
     left = [atom for size in a for atom in size.atoms()][::-1]
     right = [atom for size in b for atom in size.atoms()][::-1]
-    if math.prod(x.number or 0 for x in left) != math.prod(x.number or 0 for x in right):
+    if math.prod(x.number for x in left) != math.prod(x.number for x in right):
         pin(left, right)
         return
     while left and right:
@@ -151,9 +150,9 @@ def factor(a: Iterable[Size], b: Iterable[Size]) -> None:
 
 def _match(one: Size, other: Size, left: list[Size], right: list[Size]) -> None:
     """Join two atoms, or the larger one's first part, and put back what is left of it."""
-    if (one.number or 0) < (other.number or 0):
+    if one.number < other.number:
         one, other, left, right = other, one, right, left
-    a, b = one.number or 0, other.number or 0
+    a, b = one.number, other.number
     if a == b:
         one.join(other)
     elif b == 1:
@@ -199,20 +198,19 @@ def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
     return result[::-1]
 
 
-def fixed(number: int | None) -> Size:
-    """Return a new size that stays as it is."""
+def fixed(number: int = 0) -> Size:
+    """Return a new size that stays as it is; a symbolic one without a number."""
     return Size(number, is_pinned=True)
 
 
 def merged(sizes: Shape) -> Size:
-    """Return the product of sizes; it stays as it is if one of them has no number."""
+    """Return the product of sizes; it stays as it is if one of them is symbolic."""
     if len(sizes) == 1:
         return sizes[0]
-    numbers = [size.number for size in sizes if size.number is not None]
-    if len(numbers) < len(sizes):
+    if not (number := math.prod(size.number for size in sizes)):
         pin(sizes)
-        return fixed(None)
-    result = Size(math.prod(numbers))
+        return fixed()
+    result = Size(number)
     factor([result], sizes)
     return result
 
@@ -242,12 +240,12 @@ class Item(NamedTuple):
     """An integer of a shape that a model gives to an operator: of a constant, or a size.
 
     Attributes:
-        number: What it is; None for a size.
+        number: What it is; 1 for a size.
         place: Name of the constant that it comes from, and its index there; None for a size.
         size: The size that it is read off while the model runs, and therefore follows; else None.
     """
 
-    number: int | None = None
+    number: int = 1
     place: tuple[str, int] | None = None
     size: Size | None = None
 
@@ -290,7 +288,7 @@ class Sizes:
     tables: list[tuple[str, Size]] = field(default_factory=list)
     scales: dict[int, Size] = field(default_factory=dict)
 
-    def fresh(self, name: str, sizes: Iterable[int | None] | None) -> None:
+    def fresh(self, name: str, sizes: Iterable[int] | None) -> None:
         """Give a value pinned sizes; none if its rank is unknown."""
         self.shapes[name] = None if sizes is None else [fixed(size) for size in sizes]
 
