@@ -129,20 +129,20 @@ def parts_of(model: ir.Model) -> dict[str, Part]:
     found: dict[str, Part] = {}
     for index, node in enumerate(model.graph):
         node.name = node.name or f"kvtool_{id(model)}_{index}"
-    updates = {id(cache.node) for cache in find_caches(model, prove=False)}
-    constant = {id(value) for value in model.graph.initializers.values()}  # and results of these
-    behind: set[int] = set()  # values computed from a cache
+    updates = {cache.node for cache in find_caches(model, prove=False)}
+    constant = {*model.graph.initializers.values()}  # and results of these
+    behind: set[ir.Value] = set()  # values computed from a cache
     for node in model.graph:
         read = [value for value in node.inputs if value is not None]
-        is_constant = node.op_type == "Constant" or (read and all(id(v) in constant for v in read))
-        part = _part_of(node.op_type, has_weight=any(id(value) in constant for value in read))
-        if id(node) in updates and "Attention" not in node.op_type:
+        is_constant = node.op_type == "Constant" or (read and constant.issuperset(read))
+        part = _part_of(node.op_type, has_weight=not constant.isdisjoint(read))
+        if node in updates and "Attention" not in node.op_type:
             part = "cache update"
-        elif part == "rest" and any(id(value) in behind for value in read):
+        elif part == "rest" and not behind.isdisjoint(read):
             part = "attention"
         if is_constant:
-            constant.update(id(value) for value in node.outputs)
+            constant.update(node.outputs)
         elif part in ("attention", "cache update"):
-            behind.update(id(value) for value in node.outputs)
+            behind.update(node.outputs)
         found[node.name or ""] = part
     return found

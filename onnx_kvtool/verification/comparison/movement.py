@@ -148,17 +148,17 @@ class _Walk:
         self._functions = model.functions
         self._left = _MOST
         self._depth = 0
-        self._facts: dict[int, _Fact] = {}
+        self._facts: dict[ir.Value, _Fact] = {}
         # Functions that call each other twice would take forever otherwise.
         self._judged: dict[tuple[ir.OperatorIdentifier, tuple[_Fact, ...]], list[_Fact]] = {}
 
     def of(self, value: ir.Value | None) -> _Fact:
         """Return what is known of a value; one that is left out is exact."""
-        return _Fact(is_exact=True) if value is None else self._facts.get(id(value), _Fact())
+        return _Fact(is_exact=True) if value is None else self._facts.get(value, _Fact())
 
     def enter(self, values: Iterable[ir.Value], coarse: Coarse | None = None) -> None:
         """Take note of values that no node of the graph computes."""
-        self._facts.update((id(v), _Fact(True, False, v.dtype, coarse)) for v in values)
+        self._facts.update((v, _Fact(True, False, v.dtype, coarse)) for v in values)
 
     def graph(self, graph: ir.Graph | ir.Function) -> None:
         """Take note of what a graph or a function computes.
@@ -205,7 +205,7 @@ class _Walk:
             if dtype == ir.DataType.DOUBLE and node.op_type in _IN_FLOAT32 and is_default(node):
                 own = Coarse(ir.DataType.FLOAT, f"`{node.op_type}`, which computes in it")
             coarse = None if is_exact else coarser(before, own)
-            self._facts[id(value)] = _Fact(is_exact, is_discrete, dtype, coarse)
+            self._facts[value] = _Fact(is_exact, is_discrete, dtype, coarse)
 
     def _judge(self, node: ir.Node, is_exact: bool) -> tuple[bool, bool]:
         """Return whether the outputs of a node are exact, and whether they hold no floats."""
@@ -248,7 +248,7 @@ class _Walk:
             arguments = [*known, *[_Fact()] * len(function.inputs)]
             for parameter, given in zip(function.inputs, arguments, strict=False):
                 own = given.dtype or parameter.dtype
-                self._facts[id(parameter)] = replace(given, dtype=own)
+                self._facts[parameter] = replace(given, dtype=own)
             self._depth += 1
             self.graph(function)
             self._depth -= 1
@@ -260,7 +260,7 @@ class _Walk:
                 cause = Coarse(coarse.dtype, f"`{value.name}`")
                 coarse = next((found for found in before if found == coarse), cause)
             dtype = value.dtype or fact.dtype
-            self._facts[id(value)] = replace(fact, dtype=dtype, coarse=coarse)
+            self._facts[value] = replace(fact, dtype=dtype, coarse=coarse)
 
     def _handed(self, value: ir.Value | None) -> _Fact:
         """Return what is known of an argument or a result of a call."""

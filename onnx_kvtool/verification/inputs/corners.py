@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -69,17 +69,13 @@ def _case(name: str, values: Range, start: Start = "anywhere") -> Case:
     return Case(name, batch=3, length=2, past=5, start=start, values=values)
 
 
-def corners_of(model: ir.Model, inputs: Mapping[int, str]) -> Corners:
-    """Return how `model` computes, in one pass.
-
-    Args:
-        model: The model.
-        inputs: The names of its inputs, by the identity of the values.
-    """
+def corners_of(model: ir.Model) -> Corners:
+    """Return how `model` computes, in one pass."""
     is_told, squares, cancels = True, False, False
     losing: set[str] = set()
     signed: set[tuple[str, str]] = set()
     sums: set[float] = set()
+    inputs = {*model.graph.inputs}
     for _, _, node in nodes(model):
         if not is_default(node):
             is_told &= node.op_identifier() in model.functions
@@ -133,8 +129,7 @@ def _squares(node: ir.Node) -> bool:
             known = [] if exponent is None else [*small_numbers(exponent)]
             return not known or max(known) > 1
         case _:
-            factors = [id(value) for value in node.inputs[:2]]
-            return len(factors) == 2 and factors[0] == factors[1]
+            return len(node.inputs) > 1 and node.inputs[0] is node.inputs[1]
 
 
 def _is_of_squares(value: ir.Value | None, depth: int = _DEEPEST) -> bool:
@@ -151,16 +146,16 @@ def _is_of_squares(value: ir.Value | None, depth: int = _DEEPEST) -> bool:
     return _is_of_squares(node.inputs[0], depth - 1)
 
 
-def _signed(indices: ir.Value | None, inputs: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    """Yield the inputs that indices come from, with each operator on the way that loses signs."""
+def _signed(indices: ir.Value | None, inputs: Set[ir.Value]) -> Iterator[tuple[str, str]]:
+    """Yield the `inputs` that indices come from, with each operator on the way that loses signs."""
     waiting: list[tuple[ir.Value | None, str, int]] = [(indices, "", _DEEPEST)]
-    seen = {(id(indices), "")}
+    seen = {(indices, "")}
     while waiting:
         value, lost, depth = waiting.pop()
         if value is None or depth == 0:
             continue
-        if id(value) in inputs and lost:
-            yield inputs[id(value)], lost
+        if lost and value in inputs:
+            yield value.name or "", lost
         node = value.producer()
         if node is None or not is_default(node) or not node.inputs:
             continue
@@ -170,8 +165,8 @@ def _signed(indices: ir.Value | None, inputs: Mapping[int, str]) -> Iterator[tup
             continue
         for one in node.inputs if Trait.ELEMENTWISE in kinds else node.inputs[:1]:
             for following in {lost, node.op_type if is_losing else lost}:
-                if (id(one), following) not in seen:
-                    seen.add((id(one), following))
+                if (one, following) not in seen:
+                    seen.add((one, following))
                     waiting.append((one, following, depth - 1))
 
 

@@ -167,13 +167,13 @@ class Caches:
 
     Attributes:
         pairs: All of them, in the order of the model's inputs.
-        scatters: Those that TensorScatter writes, by the identity of that node. Good only as
+        scatters: Those that TensorScatter writes, by that node. Good only as
             long as the model is not edited.
         sizes: Of names in their declared shapes, those that operators say: the size of heads.
     """
 
     pairs: tuple[CachePair, ...]
-    scatters: dict[int, CachePair]
+    scatters: dict[ir.Node, CachePair]
     sizes: dict[str, int]
 
 
@@ -185,7 +185,7 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
     exporters use for the two ends of a cache.
     """
     found: dict[str, CachePair] = {}
-    scatters: dict[int, CachePair] = {}
+    scatters: dict[ir.Node, CachePair] = {}
     sizes: dict[str, int] = {}
     inner = {value.name: value for value in inputs}
     outputs = {output.name: output for output in model.graph.outputs if output.name}
@@ -209,7 +209,7 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
             if isinstance(size, int) and not isinstance(dim, int) and dim.value is not None:
                 sizes[dim.value] = size
         if cache.kind == "tensor_scatter":
-            scatters[id(cache.node)] = pair
+            scatters[cache.node] = pair
     for value in inputs:
         if value.name in found:
             continue

@@ -95,31 +95,30 @@ class Points:
 def points_of(model: ir.Model) -> Points:
     """Return the points of `model`, in one pass; of constants only small ones are read."""
     reader = _Reader(model)
-    inputs = {id(value): value.name or "" for value in model.graph.inputs}
     tensors = (value.const_value for value in model.graph.initializers.values())
     return Points(
         _fewest(reader.numbers),
         tuple(sorted(reader.lengths)),
-        reader.reaching(reader.sizing, inputs),
-        frozenset(inputs[key] for key in reader.divisors if key in inputs),
-        reader.reaching(reader.scaled, inputs),
+        reader.reaching(reader.sizing),
+        frozenset(reader.divisors),
+        reader.reaching(reader.scaled),
         sum(tensor.size for tensor in tensors if tensor is not None),
         reader.special,
         _varying(model),
-        corners_of(model, inputs),
+        corners_of(model),
     )
 
 
 def _varying(model: ir.Model) -> frozenset[str]:
     """Return the outputs that depend on what inputs hold; those of bodies count in any case."""
     initializers = model.graph.initializers
-    known = {id(value) for value in model.graph.inputs if value.name not in initializers}
+    known = {value for value in model.graph.inputs if value.name not in initializers}
     for node in model.graph:
         kinds = traits(node)
-        reads = any(id(value) in known for value in node.inputs)
+        reads = not known.isdisjoint(node.inputs)
         if Trait.HAS_BODY in kinds or (reads and Trait.READS_SHAPE not in kinds):
-            known.update(id(value) for value in node.outputs)
-    return frozenset(value.name or "" for value in model.graph.outputs if id(value) in known)
+            known.update(node.outputs)
+    return frozenset(value.name or "" for value in model.graph.outputs if value in known)
 
 
 def _fewest(numbers: Iterable[float]) -> tuple[float, ...]:
@@ -210,50 +209,46 @@ class _Reader:
         self.lengths: set[int] = set()
         self.sizing: list[ir.Value] = []
         self.scaled: list[ir.Value] = []
-        self.divisors: set[int] = set()
+        self.divisors: set[str] = set()
         self.special = False
-        self._given = {id(value) for value in model.graph.inputs}
+        self._given = {*model.graph.inputs}
         self._functions = model.functions
-        self._above: defaultdict[int, list[ir.Value]] = defaultdict(list)
-        self._found: dict[int, bool] = {}
+        self._above: defaultdict[ir.Value, list[ir.Value]] = defaultdict(list)
+        self._found: dict[ir.Value, bool] = {}
         for _, _, node in nodes(model):
             self._note(node)
 
-    def reaching(self, ends: Sequence[ir.Value], inputs: Mapping[int, str]) -> frozenset[str]:
+    def reaching(self, ends: Sequence[ir.Value]) -> frozenset[str]:
         """Return the inputs whose elements go into one of `ends`."""
-        found: set[str] = set()
-        seen = {id(value) for value in ends}
+        seen = {*ends}
         waiting = list(ends)
         while waiting:
             value = waiting.pop()
-            if id(value) in inputs:
-                found.add(inputs[id(value)])
             producer = value.producer()
-            above = [*self._above.get(id(value), ())]
+            above = [*self._above.get(value, ())]
             if producer is not None and not _ends_here(producer, value):
                 above += read_values(producer)
                 for _, body in subgraphs(producer):
                     above.extend(body.outputs)
                 function = self._functions.get(producer.op_identifier())
                 above.extend(() if function is None else function.outputs)
-            for one in above:
-                if id(one) not in seen:
-                    seen.add(id(one))
-                    waiting.append(one)
-        return frozenset(found)
+            new = {*above} - seen
+            seen |= new
+            waiting += new
+        return frozenset(value.name or "" for value in seen & self._given)
 
     def _note(self, node: ir.Node) -> None:
         if (function := self._functions.get(node.op_identifier())) is not None:
             for parameter, argument in zip(function.inputs, node.inputs, strict=False):
                 if argument is not None:
-                    self._above[id(parameter)].append(argument)
+                    self._above[parameter].append(argument)
                     if (is_float := self._is_float(argument)) is not None:
-                        self._found[id(parameter)] = is_float
+                        self._found[parameter] = is_float
             return
         self._note_types(node)
         for _, body in subgraphs(node) if node.attributes.data else ():
             for parameter in body.inputs:
-                self._above[id(parameter)] += read_values(node)
+                self._above[parameter] += read_values(node)
             if Trait.LOOPS in traits(node) and node.op_type == "Loop":
                 self.sizing.extend(list(body.outputs)[:1])
         self._note_attributes(node)
@@ -261,7 +256,7 @@ class _Reader:
             if value is None:
                 continue
             is_constant = value.const_value is not None or maker(value, "Constant") is not None
-            if id(value) in self._given or not is_constant:
+            if value in self._given or not is_constant:
                 self._note_reading(node, index, value)
             elif node.op_type in _READ and (constant := tuple(small_numbers(value))):
                 self._note_constant(node, constant)
@@ -271,7 +266,7 @@ class _Reader:
     def _is_float(self, value: ir.Value) -> bool | None:
         """Return whether a value holds floats; None if nobody knows."""
         dtype = value.dtype
-        return self._found.get(id(value)) if dtype is None else dtype.is_floating_point()
+        return self._found.get(value) if dtype is None else dtype.is_floating_point()
 
     def _note_types(self, node: ir.Node) -> None:
         """Note whether outputs hold floats, where the model does not declare it."""
@@ -287,7 +282,7 @@ class _Reader:
                 if found is None and operand is not None:
                     found = self._is_float(operand)
             if found is not None:
-                self._found[id(value)] = found
+                self._found[value] = found
 
     def _note_attributes(self, node: ir.Node) -> None:
         if node.op_type in ("IsInf", "IsNaN"):
@@ -328,7 +323,7 @@ class _Reader:
         sizes = () if value.shape is None else tuple(value.shape)
         if index == 0 and node.op_type == "Gather" and len(node.inputs) > 1:
             indices = node.inputs[1]
-            sizes = () if indices is None or id(indices) in self._given else sizes[:1]
+            sizes = () if indices is None or indices in self._given else sizes[:1]
         elif node.op_type != "RotaryEmbedding" and (index or node.op_type != "Slice"):
             return
         for size in sizes:
@@ -358,9 +353,9 @@ class _Reader:
         divisor = given_input(node, 1)
         if divisor is None:
             return
-        if id(divisor) in self._given and stored_tensor(divisor) is None:
+        if divisor in self._given and stored_tensor(divisor) is None:
             if index == 1:
-                self.divisors.add(id(value))
+                self.divisors.add(value.name or "")
             return
         known = tuple(small_numbers(divisor))
         if not known or not {0, -1}.isdisjoint(known):

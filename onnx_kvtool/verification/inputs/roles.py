@@ -61,13 +61,13 @@ class Flow:
         self._model = model
         self._functions = model.functions
         # The outputs of a node that the outputs of its bodies become.
-        self._exits: dict[int, list[ir.Value]] = {}
+        self._exits: dict[ir.Value, list[ir.Value]] = {}
         for _, _, node in nodes(model):
             for _, body in subgraphs(node):
                 # The first output of a Loop body is its condition, which is not handed out.
                 outputs = list(body.outputs)[1 if node.op_type == "Loop" else 0 :]
                 for inner, outer in zip(outputs, node.outputs, strict=False):
-                    self._exits.setdefault(id(inner), []).append(outer)
+                    self._exits.setdefault(inner, []).append(outer)
 
     def formal(self, place: Place, node: ir.Node, index: int) -> str | None:
         """Return the schema's name for the input `index` of `node`, which uses `place`.
@@ -101,7 +101,7 @@ class Flow:
                     queue.append(following)
 
     def _steps(self, place: Place) -> Iterator[Place]:
-        yield from (replace(place, value=outer) for outer in self._exits.get(id(place.value), ()))
+        yield from (replace(place, value=outer) for outer in self._exits.get(place.value, ()))
         if place.calls:
             *calls, call = place.calls
             results = self._functions[call.op_identifier()].outputs
@@ -196,6 +196,11 @@ _LINEAR = frozenset({"Add", "Mul", "Sub"})
 """Arithmetic that turns starts into the indices of a scatter."""
 
 
+_Step = tuple[ir.Value, int | None, bool]
+"""A value, the modulus that was met on the way to it, None before one was, and whether a cast to
+int32 was."""
+
+
 def wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
     """Yield each number modulo which indices made from `start` are taken on their way to a scatter.
 
@@ -203,9 +208,8 @@ def wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
     are written without it. Only numbers that stand in the file are found, and only in the graph of
     `start` itself. With each comes whether the indices were cast to int32 before.
     """
-    # Values with the modulus that was met on the way, None before one was, and with the cast.
-    seen: set[tuple[int, int | None, bool]] = {(id(start), None, False)}
-    queue: deque[tuple[ir.Value, int | None, bool]] = deque([(start, None, False)])
+    begin: _Step = start, None, False
+    seen, queue = {begin}, deque([begin])
     while queue and len(seen) < _MOST_VALUES:
         value, modulus, narrow = queue.popleft()
         for node, index in value.uses():
@@ -217,7 +221,7 @@ def wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
                 formal = None if facts is None else facts.input(index)
                 if formal is not None and formal.name == kinds.positions:
                     yield modulus, narrow
-            following: tuple[ir.Value, int | None, bool] | None = None
+            following: _Step | None = None
             if node.op_type == "Mod" and index == 0 and len(node.inputs) == 2:
                 size = _number(node.inputs[1])
                 is_known = size is not None and size > 0
@@ -226,8 +230,8 @@ def wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
                 is_cast = modulus is None and node.op_type == "Cast"
                 is_int32 = is_cast and given_integer(node, "to") == ir.DataType.INT32
                 following = node.outputs[0], modulus, narrow or is_int32
-            if following is not None and (id(following[0]), *following[1:]) not in seen:
-                seen.add((id(following[0]), *following[1:]))
+            if following is not None and following not in seen:
+                seen.add(following)
                 queue.append(following)
 
 
@@ -418,7 +422,7 @@ def _of_scatter(
         axis = view.sequence_axis
     except MalformedNode:
         return
-    pair = caches.scatters.get(id(node))
+    pair = caches.scatters.get(node)
     if axis is None and pair is not None:
         axis = pair.axis
     if flow.formal(place, node, index) == "update":

@@ -152,6 +152,9 @@ class _Seen(NamedTuple):
     stride: int
 
 
+_Known = dict[ir.Value | None, _Seen]
+
+
 class _Walk:
     """One pass over a model in topological order."""
 
@@ -163,12 +166,12 @@ class _Walk:
         self.strides = {1}
         self.first: tuple[int, int] | None = None
 
-    def graph(self, graph: ir.Graph | ir.Function, seen: dict[int, _Seen], depth: int) -> None:
+    def graph(self, graph: ir.Graph | ir.Function, seen: _Known, depth: int) -> None:
         for node in graph:
             self._left -= 1
             if self._left < 0:
                 return
-            found = [(i, seen[id(v)]) for i, v in enumerate(node.inputs) if id(v) in seen]
+            found = [(i, seen[v]) for i, v in enumerate(node.inputs) if v in seen]
             if not found:
                 continue
             function = self._functions.get(node.op_identifier())
@@ -181,20 +184,18 @@ class _Walk:
             result = self._through(node, index, least)
             self.strides.add(result.stride)
             for value in node.outputs:
-                seen[id(value)] = result
+                seen[value] = result
 
-    def _call(
-        self, node: ir.Node, function: ir.Function, seen: dict[int, _Seen], depth: int
-    ) -> None:
-        inside = {
-            id(parameter): seen[id(argument)]
+    def _call(self, node: ir.Node, function: ir.Function, seen: _Known, depth: int) -> None:
+        inside: _Known = {
+            parameter: seen[argument]
             for parameter, argument in zip(function.inputs, node.inputs, strict=False)
-            if id(argument) in seen
+            if argument in seen
         }
         self.graph(function, inside, depth + 1)
         for result, value in zip(function.outputs, node.outputs, strict=False):
-            if id(result) in inside:
-                seen[id(value)] = inside[id(result)]
+            if result in inside:
+                seen[value] = inside[result]
 
     def _through(self, node: ir.Node, index: int, seen: _Seen) -> _Seen:
         axes, op_type, kinds = seen.axes, node.op_type, traits(node)
@@ -247,8 +248,8 @@ def windows_of(model: ir.Model, inputs: Sequence[ir.Value]) -> Windows:
     without convolutions and pools has no extents, only numbers.
     """
     walk = _Walk(model)
-    seen = {
-        id(value): _Seen(value, tuple(range(len(value.shape))), 1)
+    seen: _Known = {
+        value: _Seen(value, tuple(range(len(value.shape))), 1)
         for value in inputs
         if value.shape is not None and value.dtype is not None and value.dtype.is_floating_point()
     }

@@ -165,7 +165,7 @@ def concat(call: Call) -> Found:
     first, *others = call.known(*range(len(call.node.input)))
     axis = call.axis(first)
     joined = [first[axis], *(join_beside(first, part, axis)[1] for part in others)]
-    if len({id(size.root()) for size in joined}) == 1 and joined[0].number:
+    if len({size.root() for size in joined}) == 1 and joined[0].number:
         whole = merged([fixed(len(joined)), joined[0]])
     else:
         pin(joined)
