@@ -65,8 +65,7 @@ def _sized(case: Case, pair: GrowingPair) -> Case:
     Where one of them shares the name of its size with a cache that holds all rows, the case has no
     more rows than both hold.
     """
-    shapes = {spec.name: spec.shape for spec in pair.plan.inputs}
-    named = [(cache, str(shapes[cache.past][cache.axis])) for cache in pair.caches]
+    named = [(cache, str(pair.plan.shapes[cache.past][cache.axis])) for cache in pair.caches]
     every = {dim for cache, dim in named if cache.most is None}
     most = min((c.most for c, dim in named if c.most and dim in every), default=case.past)
     case = replace(case, past=min(case.past, most))

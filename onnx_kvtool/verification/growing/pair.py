@@ -135,12 +135,10 @@ class GrowingPair:
         Without one they go round circular caches twice.
         """
         own = {cache.past for cache in self.caches}
-        sizes = {spec.name: spec.shape for spec in self.plan.inputs}
         known = [] if self.capacity is None else [self.capacity]
         for pair in self.plan.pairs:
-            is_own = pair.past in own or pair.window is not None
-            if not is_own and pair.kind == "fixed" and pair.axis is not None:
-                size = sizes[pair.past][pair.axis]
+            is_other = pair.past not in own and pair.window is None and pair.kind == "fixed"
+            if is_other and (size := self.plan.rows(pair)) is not None:
                 known.append(_size(size, self.dims))
         return min(known, default=2 * (self.window or 0) + 3)
 
@@ -228,13 +226,12 @@ def _caches(
 ) -> Iterator[FixedCache]:
     """Yield the caches that two models keep in different ways, in the order of the inputs."""
     ports = {port.name: port.shape for port in interface.outputs}
-    of_a, of_b = ({spec.name: spec.shape for spec in plan.inputs} for plan in (a, b))
     for pair in a.pairs:
         twin = b.pair_of(pair.past)
         axis = twin.axis if pair.axis is None and twin is not None else pair.axis
         if axis is None:
             continue
-        rows, size = of_a[pair.past][axis], of_b[pair.past][axis]
+        rows, size = a.shapes[pair.past][axis], b.shapes[pair.past][axis]
         present = None if (shape := ports[pair.present]) is None else shape[axis]
         is_fixed = twin is not None and twin.kind == "fixed" if present is None else size == present
         if not is_fixed:  # it comes out of B with other rows than it goes in

@@ -342,13 +342,11 @@ class _Drawer:
         plan, case, layout = self.plan, self.case, self.layout
         if case.padding == "usual" and not plan.with_role("past_length"):
             return None
-        shapes = {spec.name: spec.shape for spec in plan.inputs}
         own = dict(case.sizes)  # of caches that hold the last rows only
         for pair in plan.pairs:
-            if pair.kind != "fixed" and pair.axis is not None:
-                dim = shapes[pair.past][pair.axis]
-                if isinstance(dim, str) and dim not in own:
-                    return layout.shapes[pair.past][pair.axis]
+            dim = plan.rows(pair)
+            if pair.kind != "fixed" and isinstance(dim, str) and dim not in own:
+                return layout.rows(pair)
         return tokens_before(plan, case, self.sizes, layout.length)
 
     def _drawn_starts(self) -> Integers:

@@ -81,6 +81,15 @@ class InputPlan:
         return {pair.past: pair for pair in self.pairs}
 
     @cached_property
+    def shapes(self) -> dict[str, tuple[Dim, ...]]:
+        """The dimensions of each input, by its name."""
+        return {spec.name: spec.shape for spec in self.inputs}
+
+    def rows(self, pair: CachePair) -> Dim | None:
+        """Return the dimension of a cache that counts its rows; None if it is unknown."""
+        return None if pair.axis is None else self.shapes[pair.past][pair.axis]
+
+    @cached_property
     def has_caches(self) -> bool:
         """Whether some input is a cache, or says where one is written."""
         return bool(self.pairs or self.with_role("past_cache", "write_indices", "update"))

@@ -122,11 +122,8 @@ def reached(plan: InputPlan, inputs: Arrays) -> tuple[int, int]:
         return 0, 0
     used = [layout.past + layout.length if plan.has_caches else 0]
     rows, tables = [*fixed_capacities(plan)], list[int]()
-    rows += [
-        layout.shapes[pair.past][pair.axis]
-        for pair in plan.pairs
-        if pair.kind == "fixed" and pair.axis is not None and pair.window is None
-    ]
+    fixed = (pair for pair in plan.pairs if pair.kind == "fixed" and pair.window is None)
+    rows += filter(None, map(layout.rows, fixed))
     for spec in plan.inputs:
         values = inputs[spec.name]
         if not values.size:

@@ -25,6 +25,7 @@ from onnx_kvtool.verification.inputs.cases import (
     Shape,
     Sizes,
 )
+from onnx_kvtool.verification.inputs.interface import CachePair
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.roles import Write
 
@@ -114,15 +115,15 @@ def sizes_for(
     bound: dict[Kind, int] = {kinds[name]: size for name, size in dims.items() if name in known}
     length = bound.get("length", min([case.length, *fixed_capacities(plan)]))
     values: dict[Kind, int] = {
-        "batch": bound.get("batch", case.batch),
+        "batch": case.batch,
         "length": length,
-        "past": bound.get("past", tokens_before(plan, case, dims, length)),
-        "capacity": bound.get("capacity", case.capacity),
+        "past": tokens_before(plan, case, dims, length),
+        "capacity": case.capacity,
+        **bound,
     }
     has_past = plan.has_caches or plan.with_role("past_length")
     values["total"] = (values["past"] if has_past else 0) + length
-    values["total"] = bound.get("total", values[reading.total])
-    values["lone"] = bound.get("lone", values[reading.lone])
+    values |= {"total": values[reading.total], "lone": values[reading.lone], **bound}
     others = iter(_SIZES)
     sizes: dict[str, int] = {}
     for name, kind in kinds.items():
@@ -131,10 +132,9 @@ def sizes_for(
         else:
             size = next(others, _SIZES[-1]) + (0 if plan.has_caches else case.extra)
             sizes[name] = size if reading.size is None else reading.size
-    shapes = {spec.name: spec.shape for spec in plan.inputs}
     for pair in plan.pairs:
-        if pair.window is not None and pair.axis is not None:
-            sizes[str(shapes[pair.past][pair.axis])] = pair.window + _SLACK
+        if pair.window is not None:
+            sizes[str(plan.rows(pair))] = pair.window + _SLACK
     return {**sizes, **dims}
 
 
@@ -159,15 +159,10 @@ def tokens_before(plan: InputPlan, case: Case, dims: Sizes, length: int) -> int:
 
 def fixed_capacities(plan: InputPlan) -> Iterator[int]:
     """Yield the sizes of the caches that have a fixed one, where these are numbers."""
-    for spec in plan.inputs:
-        yield from (w.capacity for w in spec.uses.writes if w.capacity is not None)
-        pair = plan.pair_of(spec.name)
-        if pair is None or pair.window is not None:
-            continue
-        if pair.kind == "fixed" and pair.axis is not None:
-            size = spec.shape[pair.axis]
-            if isinstance(size, int):
-                yield size
+    fixed = (pair for pair in plan.pairs if pair.kind == "fixed" and pair.window is None)
+    for size in (*(write.capacity for write in plan.writes), *map(plan.rows, fixed)):
+        if isinstance(size, int):
+            yield size
 
 
 def kinds_of(plan: InputPlan) -> Mapping[str, Kind]:
@@ -278,8 +273,8 @@ class Layout:
         self.shapes = {spec.name: _shape(spec, sizes) for spec in plan.inputs}
         _check_size(plan, self.shapes, memory)
         self.length = next(self._lengths(), length)
-        growing = ((p.past, p.axis) for p in plan.pairs if p.kind != "fixed")
-        self.past = next((self.shapes[p][axis] for p, axis in growing if axis is not None), 0)
+        growing = (self.rows(pair) for pair in plan.pairs if pair.kind != "fixed")
+        self.past = next((rows for rows in growing if rows is not None), 0)
 
     def _lengths(self) -> Iterator[int]:
         """Yield what the inputs say of the number of new rows, the surest first."""
@@ -295,12 +290,14 @@ class Layout:
                 if isinstance(dim, str) and self._kinds.get(dim) == "length":
                     yield self.shapes[spec.name][axis]
 
+    def rows(self, pair: CachePair) -> int | None:
+        """Return how many rows a cache has; None when its sequence axis is unknown."""
+        return None if pair.axis is None else self.shapes[pair.past][pair.axis]
+
     def capacity(self, write: Write) -> int | None:
         """Return max_sequence_length of a TensorScatter; None when it is unknown."""
-        pair = write.cache
-        if pair is not None and pair.axis is not None and pair.past in self.shapes:
-            return self.shapes[pair.past][pair.axis]
-        return write.capacity
+        rows = None if write.cache is None else self.rows(write.cache)
+        return write.capacity if rows is None else rows
 
     def last_start(self, spec: InputSpec) -> int | None:
         """Return the last value of `spec` that leaves room for the new rows; None if unknown."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +18,7 @@ from onnx_kvtool.verification.inputs.points import Directions, Points
 from onnx_kvtool.verification.inputs.roles import Uses
 
 _T = TypeVar("_T", bound=np.generic)
+_Integers = npt.NDArray[np.integer[Any]]
 
 
 def moderate(rng: Generator, dtype: ir.DataType, shape: Shape) -> Array:
@@ -53,12 +54,11 @@ def varied(
     if values == "below" and dtype.is_signed() and name in dict(points.corners.signed):
         ids = rng.integers(-4, 4, shape)
         return _cast(np.where(np.arange(ids.size).reshape(shape) == 0, -1, ids), dtype)
-    if values in ("moderate", "below") or name in points.sizing:
-        return moderate(rng, dtype, shape)
-    if dtype in _REAL:
-        return _cast(_reals(rng, dtype, shape, values, points), dtype)
-    if dtype.is_integer():
-        return _cast(_integers(rng, dtype, shape, values, points, name), dtype)
+    if values not in ("moderate", "below") and name not in points.sizing:
+        if dtype in _REAL:
+            return _cast(_reals(rng, dtype, shape, values, points), dtype)
+        if dtype.is_integer():
+            return _cast(_integers(rng, dtype, shape, values, points, name), dtype)
     return moderate(rng, dtype, shape)
 
 
@@ -134,15 +134,14 @@ def _integers(
     values: Range,
     points: Points,
     name: str,
-) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
+) -> _Integers:
     low, high = int(dtype.min), int(dtype.max)
     if name in points.scaled:
         low, high = max(low, -_SCALED), min(high, _SCALED)
-    wide: type[np.int64 | np.uint64] = np.int64 if low < 0 else np.uint64
     if values == "small":
-        drawn = rng.integers(max(low, -8), min(high, 8), shape, wide, endpoint=True)
+        drawn = _any_integers(rng, max(low, -8), min(high, 8), shape)
     else:
-        drawn = rng.integers(low, high, shape, wide, endpoint=True)
+        drawn = _any_integers(rng, low, high, shape)
     if values == "edges":
         general = [0, 1, -1, 2, -2, 7, -7, low, high, low + 1, high - 1]
         near = [math.floor(point) + by for point in points.numbers for by in (-1, 0, 1)]
@@ -152,7 +151,7 @@ def _integers(
         drawn = _tied(rng, drawn)
     if name in points.divisors:
         # One by 0 fails; the least integer by -1 ends the process.
-        drawn = np.where((drawn == 0) | (drawn.astype(np.int64) == -1), wide(3), drawn)
+        drawn = np.where((drawn == 0) | (drawn.astype(np.int64) == -1), drawn.dtype.type(3), drawn)
     return np.asarray(drawn)
 
 
@@ -214,9 +213,12 @@ def any_bits(rng: Generator, dtype: ir.DataType, shape: Shape) -> Array:
     """
     if not dtype.is_integer():
         return moderate(rng, dtype, shape)
-    low, high = int(dtype.min), int(dtype.max)
-    wide = np.int64 if low < 0 else np.uint64
-    return _cast(rng.integers(low, high, shape, wide, endpoint=True), dtype)
+    return _cast(_any_integers(rng, int(dtype.min), int(dtype.max), shape), dtype)
+
+
+def _any_integers(rng: Generator, low: int, high: int, shape: Shape) -> _Integers:
+    wide: type[np.int64 | np.uint64] = np.int64 if low < 0 else np.uint64
+    return np.asarray(rng.integers(low, high, shape, wide, endpoint=True))
 
 
 def token_ids(
