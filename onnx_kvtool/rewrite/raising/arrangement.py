@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -23,8 +23,7 @@ Sizes = tuple[Exprs, ...]
 """For each axis of a value, expressions of its size, all of them true."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrangement:
+class Arrangement(NamedTuple):
     """A value, as an arrangement of the axes of another.
 
     `axes` are those of `base`, in the order of those of the value.

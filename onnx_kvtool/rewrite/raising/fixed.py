@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import onnx_ir as ir
@@ -205,7 +204,7 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
             where: Literal["first", "last"] = "first"
             if window.position is None:
                 counted, where = counted or _tokens_before(proving, outcome), "last"
-                one = replace(one, start=counted[0])
+                one = one._replace(start=counted[0])
                 proof.say(counted[1])
             outcome.rotated.append(RotatedCache(past.name or "", where, window.size))
             if (counter := first_of(one.start)) is not None and counter.name:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import permutations
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -234,8 +234,7 @@ def _prove_rows(
 # Masks that are set at one position of an axis, and what is written through them.
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(NamedTuple):
     """A value that is 1 (or true) where the coordinate along an axis is a position, else 0.
 
     Attributes:

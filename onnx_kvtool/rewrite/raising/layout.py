@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -35,8 +35,7 @@ TO_THE_END = 2**31 - 1
 """What exporters write for an end, or more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """The slice `source[..., low:high, ...]` along an axis of `size`, whole along all others."""
 
     source: ir.Value
@@ -116,8 +115,7 @@ def _from_front(place: Expr, size: Expr) -> Expr:
 # which the caller has to grant.
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """How a window becomes a circular cache.
 
     Attributes:

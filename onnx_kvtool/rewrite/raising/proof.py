@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -39,8 +40,7 @@ from onnx_kvtool.symbolic.simplification import Facts, substitute
 _ROW = coordinate(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """The batch axis, 0, of one cache.
 
     `is_unit`: it has one sequence in every run of the source.
@@ -254,8 +254,7 @@ class _Building:
 # What a rule is given, and what it proves.
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenUpdate:
+class ProvenUpdate(NamedTuple):
     """A node that provably writes row s of an update to row `start + s` of a tensor.
 
     Attributes:
@@ -280,8 +279,7 @@ class ProvenUpdate:
     mode: Mode
 
 
-@dataclass(frozen=True, slots=True)
-class Roll:
+class Roll(NamedTuple):
     """A tensor whose row j is row `(j + shift) mod W` of another one of W rows.
 
     Attributes:

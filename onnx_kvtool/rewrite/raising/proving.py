@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -49,8 +50,7 @@ from onnx_kvtool.symbolic.simplification import Facts, substitute
 # From a proof to an edit: the cache, and the order of its axes.
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The edit that a proof allows: a TensorScatter in the place of a node.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -19,8 +19,7 @@ from onnx_kvtool.rewrite.raising.forms import (
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 
 
-@dataclass(frozen=True, slots=True)
-class Raising:
+class Raising(NamedTuple):
     """One rule.
 
     Attributes:

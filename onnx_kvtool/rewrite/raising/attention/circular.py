@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -39,8 +39,7 @@ from onnx_kvtool.symbolic.dimensions import bind_dim, dims_of
 # order of the rows, and the rows stay where they are.
 
 
-@dataclass(frozen=True, slots=True)
-class _Rotated:
+class _Rotated(NamedTuple):
     """All rows of a circular cache in order.
 
     Attributes:
@@ -143,8 +142,7 @@ def columns(mask: ir.Value, capacity: int, oldest: ir.Value, em: Emitter) -> ir.
 # from before the step in their order. An If asks which of the two a step is.
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(NamedTuple):
     """An Attention that reads two windows in order."""
 
     node: ir.Node
@@ -223,8 +221,7 @@ def _is_of(node: ir.Node, allowed: Sequence[ir.Node | None]) -> bool:
     return not first <= ROWS < last
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     """The edits of all windows that keep as many rows as there were tokens, up to a number."""
 
     settings: RaiseSettings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -31,8 +31,7 @@ FIXED = "onnx_kvtool.fixed_mask"
 """Metadata key of nodes that read an input column by column, during the edit only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """Numbers of the rows of a cache and of queries; all broadcast to (L, C).
 
     Attributes:

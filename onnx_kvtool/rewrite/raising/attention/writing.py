@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -23,8 +23,7 @@ from onnx_kvtool.symbolic.expressions import Expr, integer
 # The masks of a source, as one mask.
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """The values whose sizes are the numbers of queries and keys at run time.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx_ir as ir
 
@@ -194,8 +195,7 @@ def _carriers(
 # Where a step begins: how many rows of every cache are in use before it.
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """How many rows of every cache are in use before a step.
 
     Attributes:
