@@ -324,6 +324,11 @@ def size(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:
     return em.once(("size", dim_key(dim, value, axis)), build)
 
 
+def axis_size(em: Emitter, value: ir.Value, axis: int, hint: str) -> ir.Value:
+    """Return the size of an axis, counted from the front, as Shape-15 tells it: (1,), int64."""
+    return em.op("Shape", value, start=axis, end=axis + 1, hint=hint)
+
+
 def positions(
     em: Emitter, dim: Dim, value: ir.Value, axis: int, *, place: int, rank: int
 ) -> ir.Value:

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AssumedValue
 from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import axis_size
 from onnx_kvtool.ops.operators import Mode
 from onnx_kvtool.rewrite.raising.arrangement import Sizes
 from onnx_kvtool.rewrite.raising.stage import Assumptions, dim_of
@@ -174,7 +175,7 @@ class _Building:
     def size(self, value: ir.Value, axis: int, hint: str) -> ir.Value:
         """Return the size of an axis, (1,)."""
         value = self.replaced.get(value, value)
-        return self.em.op("Shape", value, start=axis, end=axis + 1, hint=hint)
+        return axis_size(self.em, value, axis, hint)
 
     def as_int64(self, value: ir.Value) -> ir.Value:
         value = self.replaced.get(value, value)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.walk import is_op, maker, nodes, producer, supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.emit.forms import again
+from onnx_kvtool.emit.forms import again, axis_size
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input
 from onnx_kvtool.rewrite.engine.rule import remove_dead
@@ -269,7 +269,7 @@ class _Reading(NamedTuple):
         """Return whether a step reads the cache as it lies: (1,), bool."""
 
         def tell() -> ir.Value:
-            count = em.op("Shape", read.new, start=read.axis, end=read.axis + 1, hint="new_rows")
+            count = axis_size(em, read.new, read.axis, "new_rows")
             one = em.op("Equal", count, [1], hint="is_one_token")
             if self.is_full:
                 return one

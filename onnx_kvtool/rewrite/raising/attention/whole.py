@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import maker, producer
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
-from onnx_kvtool.emit.forms import with_hidden_keys
+from onnx_kvtool.emit.forms import axis_size, with_hidden_keys
 from onnx_kvtool.ops.operators import Attention, Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
@@ -132,7 +132,7 @@ def _padded(mask: ir.Value, cache: ir.Value, count: ir.Value, em: Emitter) -> ir
     """Return a mask with the rows not in use hidden; it is made once for all layers."""
 
     def build() -> ir.Value:
-        capacity = em.op("Shape", cache, start=ROWS, end=ROWS + 1, hint="capacity")
+        capacity = axis_size(em, cache, ROWS, "capacity")
         return padded(mask, capacity, None, em, "rows")
 
     return em.once(("whole mask", mask, count), build)

@@ -13,7 +13,7 @@ from onnx_kvtool.analysis.attention.masks import Causality, Masking, MaskPart
 from onnx_kvtool.analysis.attention.scores import Operand
 from onnx_kvtool.core.walk import producer
 from onnx_kvtool.emit.emitter import Emitter, Replacement
-from onnx_kvtool.emit.forms import scaled_queries, squeeze
+from onnx_kvtool.emit.forms import axis_size, scaled_queries, squeeze
 from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.rewrite.engine.inline import copy_metadata, replace_node
 from onnx_kvtool.rewrite.raising.arrangement import arranged
@@ -110,7 +110,7 @@ def for_each_sequence(
         if number is None:
             size = em.once(
                 ("batch size", known),
-                lambda: em.op("Shape", carrier, start=0, end=1, hint="batch_size"),
+                lambda: axis_size(em, carrier, 0, "batch_size"),
             )
         else:
             size = em.constant([number], "batch_size")
@@ -125,7 +125,7 @@ def _size(size: Expr, value: ir.Value, axis: int, em: Emitter) -> ir.Value:
         return em.constant([size.number], "size")
     return em.once(
         ("number of rows", size),
-        lambda: em.op("Shape", value, start=axis, end=axis + 1, hint="size"),
+        lambda: axis_size(em, value, axis, "size"),
     )
 
 

@@ -11,6 +11,7 @@ from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import is_op, supersede
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
+from onnx_kvtool.emit.forms import axis_size
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.raising.growing.growth import End, FedBack, Growth
@@ -113,8 +114,8 @@ def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: 
         query = in_heads(em, query, heads[0])
     counted: list[ir.Value | None] = []
     if view.is_causal:
-        total = em.op("Shape", keys, start=2, end=3, hint="keys")
-        batch = em.op("Shape", keys, start=0, end=1, hint="batch")
+        total = axis_size(em, keys, 2, "keys")
+        batch = axis_size(em, keys, 0, "batch")
         counted = [None, None, em.op("Expand", total, batch, hint="nonpad_kv_seqlen")]
     operands = [query, keys, values, *([view.attn_mask] if view.attn_mask or counted else [])]
     result = em.op("Attention", *operands, *counted, attributes=attributes)
@@ -266,7 +267,7 @@ class Edit:
         """Return the rows of a present that are in use, with one name for all of one length."""
         total, step, grown = self._total(em, growth, end), self.sizes.step(end), end.grown
         if total is None:
-            added = em.op("Shape", end.new, start=end.axis, end=end.axis + 1, hint="rows")
+            added = axis_size(em, end.new, end.axis, "rows")
             total = em.op("Add", self.length, added, hint="rows")
         self.total = total
         rows = em.op("Slice", present, [0], total, [growth.axis], hint="rows_in_use")

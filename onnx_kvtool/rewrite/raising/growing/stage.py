@@ -13,6 +13,7 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import is_op, nodes, supersede
 from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import axis_size
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
@@ -137,9 +138,7 @@ class Circulating:
                 continue
             count = kept
             if value is joined:
-                new = em.op(
-                    "Shape", window.new, start=window.axis, end=window.axis + 1, hint="new_rows"
-                )
+                new = axis_size(em, window.new, window.axis, "new_rows")
                 count = em.op("Add", kept, new, hint="rows")
             number = em.op("Squeeze", count, hint="rows")
             for shape in shapes:
@@ -151,12 +150,12 @@ class Circulating:
         Of more new rows than the cache has, the last ones stay.
         """
         new, axis, edit = window.new, window.axis, self.edit
-        count = em.op("Shape", new, start=axis, end=axis + 1, hint="new_rows")
+        count = axis_size(em, new, axis, "new_rows")
         end = em.op("Add", edit.length, count, hint="end")
         start = em.op("Sub", end, em.op("Min", count, [window.capacity]), hint="start")
         # The size comes from the rows that were read before: if past and present share a buffer,
         # the write must wait for that read.
-        batch = em.op("Shape", rows, start=0, end=1, hint="batch_size")
+        batch = axis_size(em, rows, 0, "batch_size")
         starts = em.op("Expand", start, batch, hint="write_indices")
         last = em.op("Slice", new, [-window.capacity], [TO_THE_END], [axis], hint="last_rows")
         return starts, last
