@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
@@ -14,9 +13,8 @@ from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits, traits_of
-from onnx_kvtool.shapes.inference import Inference
+from onnx_kvtool.shapes.inference import Inference, UnknownValue
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
-from onnx_kvtool.symbolic.knowledge import Lost
 
 _UNKNOWN = "no `--dim` fixes it: declare its shape in the model, or export it without the node"
 _COUNTED = (
@@ -35,14 +33,6 @@ _MERGED = (
 
 _ENDS = ("starts", "ends")
 """What says how much a Slice cuts out."""
-
-
-@dataclass(slots=True)
-class _Behind:
-    """The values whose sizes are lost for one reason."""
-
-    lost: Lost
-    values: list[str] = field(default_factory=list)
 
 
 def dynamic_parts(
@@ -87,21 +77,17 @@ def _of_values(model: ir.Model, inference: Inference, counted_by: str) -> Iterat
         for value in model.graph.inputs
         if value.dtype in SIZE_TYPES and dims_of(value) in ((), (1,))
     ]
-    reasons: dict[tuple[str, int | None, str | None, str], _Behind] = {}
+    reasons: dict[tuple[Location, str], list[UnknownValue]] = {}
     for unknown in inference.report.unknown:
         lost = unknown.lost
-        if lost.code == "undeclared":
-            continue  # which is said of the input
-        key = (lost.location.graph, lost.location.index, lost.location.value, lost.why)
-        behind = reasons.setdefault(key, _Behind(lost))
-        behind.values.append(unknown.location.value or "")
-    for behind in reasons.values():
-        lost, first = behind.lost, behind.values[0]
-        text = f"{lost.why}, so that the shape of `{first}` is not fixed"
-        if len(behind.values) > 1:
-            text += f", nor that of {counted(len(behind.values) - 1, 'other value')}"
-        follows = any(name in lost.why for name in counters)
-        yield static_error("dynamic-size", lost.location, text, counted_by if follows else _UNKNOWN)
+        if lost.code != "undeclared":  # which is said of the input
+            reasons.setdefault((lost.location, lost.why), []).append(unknown)
+    for (place, why), (first, *others) in reasons.items():
+        text = f"{why}, so that the shape of `{first.location.value or ''}` is not fixed"
+        if others:
+            text += f", nor that of {counted(len(others), 'other value')}"
+        follows = any(name in why for name in counters)
+        yield static_error("dynamic-size", place, text, counted_by if follows else _UNKNOWN)
 
 
 def _of_branches(model: ir.Model) -> Iterator[Diagnostic]:

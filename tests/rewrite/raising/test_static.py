@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -208,9 +207,9 @@ def test_a_shifted_mask_of_a_window_is_found(shift: str, monkeypatch: pytest.Mon
         found: MaskFunction | None, dtype: ir.DataType, columns: fixed.Columns, em: Emitter
     ) -> ir.Value:
         if columns.places is not None and shift == "columns":
-            columns = replace(columns, places=em.op("Add", columns.places, em.constant([1])))
+            columns = columns._replace(places=em.op("Add", columns.places, em.constant([1])))
         elif columns.places is not None:
-            columns = replace(columns, queries=em.op("Sub", columns.queries, em.constant([1])))
+            columns = columns._replace(queries=em.op("Sub", columns.queries, em.constant([1])))
         return write(found, dtype, columns, em)
 
     monkeypatch.setattr(fixed, "emit_mask_of", shifted)
