@@ -355,21 +355,17 @@ _DEEPEST = 16
 
 _COMPUTES: dict[str, tuple[int, Callable[..., float]]] = {
     "Add": (2, operator.add),
-    "Cast": (1, float),
-    "CastLike": (1, float),
     "Div": (2, operator.truediv),
-    "Identity": (1, float),
     "Mul": (2, operator.mul),
     "Neg": (1, operator.neg),
     "Pow": (2, operator.pow),
     "Reciprocal": (1, lambda number: 1 / number),
-    "Reshape": (1, float),
     "Sqrt": (1, math.sqrt),
-    "Squeeze": (1, float),
     "Sub": (2, operator.sub),
-    "Unsqueeze": (1, float),
 }
-"""What computes a number: how many of its inputs are numbers, and what it makes of them."""
+"""What computes a number: how many of its inputs are numbers, and what it makes of them.
+
+Others hand one on, perhaps in another type."""
 
 
 def number_of(value: ir.Value | None, sight: Sight, depth: int = 0) -> float | None:
@@ -396,7 +392,8 @@ def _computed(value: ir.Value, sight: Sight, depth: int) -> float | None:
     node = maker(value)
     if node is None or value.dtype is None:
         return None
-    count, compute = _COMPUTES.get(node.op_type, (0, float))
+    hands_on = traits(node).any(Trait.VIEW, Trait.CASTS)
+    count, compute = _COMPUTES.get(node.op_type, (int(hands_on), float))
     operands = [number_of(operand, sight, depth + 1) for operand in node.inputs[:count]]
     known = [operand for operand in operands if operand is not None]
     if not count or len(known) < count:

@@ -19,6 +19,7 @@ from onnx_kvtool.rewrite.raising.layout import first_of
 from onnx_kvtool.rewrite.raising.proof import Batch, narrowed, one_row, write_indices
 from onnx_kvtool.rewrite.raising.proving import Plan, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.stage import (
+    InOrder,
     RaiseOutcome,
     RaiseSettings,
     raised,
@@ -41,6 +42,7 @@ def replace_update(
     plan: Plan,
     em: Emitter,
     replaced: Replaced,
+    ordered: dict[ir.Value, InOrder],
 ) -> ir.Node:
     """Replace a proven update by a TensorScatter, in place.
 
@@ -51,6 +53,7 @@ def replace_update(
         plan: What was proven.
         em: Where to build, at the place of the node; it is committed.
         replaced: Values that earlier edits replaced; those of this one are added.
+        ordered: Gets what has the rows of a window in order.
 
     Returns:
         The TensorScatter.
@@ -79,7 +82,7 @@ def replace_update(
     others = output not in plan.presents and _is_read(plan)
     read = present  # what everybody gets but the caller
     if plan.window is not None and (others or _is_read_in_order(plan)):
-        read = _in_order(em, plan, present, replaced)
+        read = _in_order(em, plan, present, replaced, ordered)
     pairs = _presents(em, plan, present, read)
     if others:
         pairs.append((output, arranged(em, read, plan.past.rank, plan.past.axes, "layout")))
@@ -130,20 +133,30 @@ def _is_read_in_order(plan: Plan) -> bool:
     return len(leaving) > 1 or any(old.uses() for old in plan.presents)
 
 
-def _in_order(em: Emitter, plan: Plan, present: ir.Value, replaced: Replaced) -> ir.Value:
+def _in_order(
+    em: Emitter,
+    plan: Plan,
+    present: ir.Value,
+    replaced: Replaced,
+    ordered: dict[ir.Value, InOrder],
+) -> ir.Value:
     """Return the rows of a window from the oldest to the newest, as in the source."""
     window = plan.window
     assert window is not None
     past = replaced.get(plan.past.base, plan.past.base)
     behind = window.behind(plan.start)
 
-    def order() -> ir.Value:
-        oldest = one_row(em, behind, plan.proof, past)
-        rows = em.op("Add", [*range(window.size)], oldest, hint="order")
-        return em.op("Mod", rows, [window.size], hint="order")
+    size = window.size
 
-    rows = em.once(("order of a window", behind, window.size), order)
-    return em.op("Gather", present, rows, axis=plan.axis, hint="ordered")
+    def order() -> ir.Value:
+        rows = em.op("Add", [*range(size)], oldest, hint="order")
+        return em.op("Mod", rows, [size], hint="order")
+
+    oldest = em.once(("oldest row", behind, size), lambda: one_row(em, behind, plan.proof, past))
+    rows = em.once(("order of a window", behind, size), order)
+    found = em.op("Gather", present, rows, axis=plan.axis, hint="ordered")
+    ordered[found] = InOrder(present, size, rows, oldest)
+    return found
 
 
 def _is_read(plan: Plan) -> bool:
@@ -209,7 +222,7 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
             outcome.rotated.append(RotatedCache(past.name or "", where, window.size))
             if (counter := first_of(one.start)) is not None and counter.name:
                 outcome.positions.append(counter.name)
-        scatter = replace_update(one, em, replaced)
+        scatter = replace_update(one, em, replaced, outcome.ordered)
         pattern, values = RAISINGS[one.node.op_type].name, (*scatter.inputs, None)[:3]
         values += (scatter.outputs[0],)
         done = raised(place, pattern, one.axis, one.mode, values, proof.sentences, proof.assumed)

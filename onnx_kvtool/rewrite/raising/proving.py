@@ -331,22 +331,18 @@ class Proving:
 
         They also matter if an Expand of the update goes because of them.
         """
-        found = None
+        same = self.assumptions.same_dims
         try:
             found = self._attempt(node, plain, ())
         except Unproven:
             if granted is None:
                 raise
-        else:
-            if found is None or granted is None or not found.is_expanded:
-                return found
-        try:
-            other = self._attempt(node, granted, self.assumptions.same_dims)
-        except Unproven:
-            if found is None:
-                raise
-            return found
-        return found if found is not None and (other is None or other.is_expanded) else other
+            return self._attempt(node, granted, same)
+        if found is not None and granted is not None and found.is_expanded:
+            with contextlib.suppress(Unproven):
+                other = self._attempt(node, granted, same)
+                return found if other is None or other.is_expanded else other
+        return found
 
     def _attempt(self, node: ir.Node, sizes: Measures, assumed: Sequence[str]) -> Plan | None:
         proof = Proof(sizes.maps, sizes.carriers, self.assumptions, self.opset, assumed=[*assumed])

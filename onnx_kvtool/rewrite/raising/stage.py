@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import onnx_ir as ir
 
@@ -227,6 +227,22 @@ class WindowRead:
     capacity: int
 
 
+class InOrder(NamedTuple):
+    """All rows of a circular cache after a step, from the oldest to the newest.
+
+    Attributes:
+        cache: The cache.
+        capacity: W.
+        order: Where they stand in the cache, `(arange(W) + oldest) mod W`.
+        oldest: The row of the first, modulo W: (1,).
+    """
+
+    cache: ir.Value
+    capacity: int
+    order: ir.Value
+    oldest: ir.Value
+
+
 _DONE = ("raised", "caches", "attention", "contrib", "inputs_added")
 """What a report says was done."""
 
@@ -249,6 +265,7 @@ class RaiseOutcome(RaiseReport):
         in_use: The rows in use after a step, (1,), if caches got a capacity.
         windows: What is read of windows that became circular caches, by the value that joins rows
             from before a step and new ones.
+        ordered: What was written to have the rows of circular caches in order.
         places: Where nodes stood in the source.
         growing: What attention lacked while caches grew, by its place.
         stuck: With fixed sizes: why values stay as long as the rows in use.
@@ -264,6 +281,7 @@ class RaiseOutcome(RaiseReport):
     grown: Grown | None = None
     in_use: ir.Value | None = None
     windows: dict[ir.Value, WindowRead] = field(default_factory=dict)
+    ordered: dict[ir.Value, InOrder] = field(default_factory=dict)
     places: Mapping[ir.Node, Location] = field(default_factory=dict)
     growing: Mapping[Location, Unraised] = field(default_factory=dict)
     stuck: list[Diagnostic] = field(default_factory=list)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.core.walk import is_op, maker, nodes, producer, supersede
+from onnx_kvtool.core.walk import is_op, nodes, producer, supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.forms import again, axis_size
 from onnx_kvtool.ops.operators import Attention
-from onnx_kvtool.ops.view import MalformedNode, NodeView, given_input
+from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raising.attention.fixed import all_rows, window_mask
 from onnx_kvtool.rewrite.raising.attention.whole import (
@@ -27,7 +26,13 @@ from onnx_kvtool.rewrite.raising.attention.whole import (
 from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.growing.edit import shape_limits
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, WindowRead, scopes_of
+from onnx_kvtool.rewrite.raising.stage import (
+    InOrder,
+    RaiseOutcome,
+    RaiseSettings,
+    WindowRead,
+    scopes_of,
+)
 from onnx_kvtool.symbolic.dimensions import bind_dim, dims_of
 
 # Attention over windows of a fixed size, made to read circular caches as they lie.
@@ -39,72 +44,38 @@ from onnx_kvtool.symbolic.dimensions import bind_dim, dims_of
 # order of the rows, and the rows stay where they are.
 
 
-class _Rotated(NamedTuple):
-    """All rows of a circular cache in order.
-
-    Attributes:
-        cache: The cache after the step, (B, KV, W, D).
-        rows: W.
-        oldest: The row of the first, modulo W: (1,).
-    """
-
-    cache: ir.Value
-    rows: int
-    order: ir.Value
-    oldest: ir.Value
-
-
-def read_rotated(node: ir.Node, opset: int, scope: ScopedValues) -> Sequence[ir.Node]:
+def read_rotated(
+    node: ir.Node, opset: int, scope: ScopedValues, ordered: Mapping[ir.Value, InOrder]
+) -> Sequence[ir.Node]:
     """Let an Attention over windows of a fixed size read them as they lie.
 
-    What it reads of them are all rows in order, `Gather(cache, (arange(W) + oldest) mod W)`. Return
-    the nodes that may be read by nobody now.
+    `ordered` has what it reads of them: all rows in order. Return the nodes that may be read by
+    nobody now.
     """
     try:
         view = Attention(node, opset)
-        parts = [_rotated(value, opset) for value in (view.key, view.value)]
+        keys, values = (ordered.get(value) for value in (view.key, view.value))
+        if keys is None or values is None or not is_any_order(view):
+            return ()
+        if not all(is_cache(one.cache, opset, "circular") for one in (keys, values)):
+            return ()
     except MalformedNode:
         return ()
-    keys, values = parts
-    if keys is None or values is None or not is_any_order(view):
-        return ()
-    if (keys.order, keys.rows) != (values.order, values.rows):
+    if keys.order is not values.order:
         return ()
     mask = view.attn_mask
-    if mask is not None and (dims_of(mask) or (None,))[-1] != keys.rows:
+    if mask is not None and (dims_of(mask) or (None,))[-1] != keys.capacity:
         return ()
     em = Emitter(scope, opset, node.name or "kvtool/attention")
     if mask is not None:
         key = ("turned mask", mask, keys.order)
-        turned = em.once(key, lambda: columns(mask, keys.rows, keys.oldest, em))
+        turned = em.once(key, lambda: columns(mask, keys.capacity, keys.oldest, em))
         node.replace_input_with(MASK, turned)
     before = [made for v in (view.key, view.value) if (made := producer(v)) is not None]
     node.replace_input_with(KEY, keys.cache)
     node.replace_input_with(VALUE, values.cache)
     em.insert_before(node)
     return before
-
-
-def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
-    """Return the circular cache whose rows are all in a value: `(arange(W) + oldest) mod W`."""
-    node = maker(value, "Gather")
-    if node is None:
-        return None
-    view = NodeView(node, opset)
-    cache, order = view.operands("data", "indices")
-    turned, dims, folder = maker(order, "Mod"), dims_of(cache) or (), ConstantFolder()
-    added = None if turned is None else maker(given_input(turned, 0), "Add")
-    if turned is None or added is None or not is_cache(cache, opset, "circular"):
-        return None
-    rows = dims[ROWS] if len(dims) == 4 else None
-    if not isinstance(rows, int) or view.integer("axis") % 4 != ROWS:
-        return None
-    counted, oldest = given_input(added, 0), given_input(added, 1)
-    if folder.listed(given_input(turned, 1)) != [rows]:
-        return None
-    if folder.listed(counted) != [*range(rows)] or oldest is None:
-        return None
-    return _Rotated(cache, rows, order, oldest) if dims_of(oldest) in ((1,), None, ()) else None
 
 
 def is_any_order(view: Attention) -> bool:
@@ -160,8 +131,9 @@ def read_circular(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     written = [node for node in order if node in outcome.places and node.op_type == "Attention"]
     old: list[ir.Node] = []
     for node in written:
-        unread = read_rotated(node, opset, scopes[node.graph]) if node.graph in scopes else ()
-        if unread:
+        if node.graph in scopes and (
+            unread := read_rotated(node, opset, scopes[node.graph], outcome.ordered)
+        ):
             outcome.tell(node, "the circular caches are read as they lie", form="full")
             old += unread
     reading = _Reading(settings, opset, scopes, outcome)

@@ -317,24 +317,19 @@ class Edit:
         if node.graph is None or not (value.uses() or value.is_graph_output()):
             return
         em = Emitter.at(node, self.scopes, self.opset, "kvtool/raise")
+
+        def sizes(start: int, end: int) -> list[ir.Value]:
+            if start >= end:
+                return []
+            return [em.op("Shape", growth.past, start=start, end=end, hint="sizes")]
+
         if is_whole and first <= axis < last:
-            pieces = [
-                self._shape(em, growth, first, axis),
-                length,
-                self._shape(em, growth, axis + 1, last),
-            ]
-            known = [piece for piece in pieces if piece is not None]
-            new = known[0] if len(known) == 1 else em.op("Concat", *known, axis=0)
+            known = [*sizes(first, axis), length, *sizes(axis + 1, last)]
         else:
-            new = self._shape(em, growth, first, last) or em.constant([], "sizes")
+            known = sizes(first, last) or [em.constant([], "sizes")]
+        new = known[0] if len(known) == 1 else em.op("Concat", *known, axis=0)
         em.insert_before(node)
         self._replace(value, new, node)
-
-    def _shape(self, em: Emitter, growth: FedBack, first: int, last: int) -> ir.Value | None:
-        """Return some sizes of a past; None for none."""
-        if first >= last:
-            return None
-        return em.op("Shape", growth.past, start=first, end=last, hint="sizes")
 
     def _taken(self, node: ir.Node, index: int, first: int) -> tuple[int, int] | None:
         """Return the axis whose size a Gather takes from a Shape, and the rank of the result."""

@@ -20,8 +20,11 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 # How the present of a cache comes about, followed from where it leaves the model.
 
 
-PASTS = range(4, 6)
+_PASTS = range(4, 6)
 """The inputs of Attention that are the past of keys and values."""
+
+_Joined = tuple[ir.Value | None, ir.Value | None]
+"""The new rows, and the output of the node that puts them behind those of the past."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +92,14 @@ class Growth(FedBack):
         ends: How the present comes about.
         choices: Outputs of If on the way from there to the present.
         aliases: The nodes that copy the past unchanged.
-        appends: The nodes that put rows behind it, each with the number of that input.
+        appends: The nodes that put rows behind it.
     """
 
     ends: list[End] = field(default_factory=list)
     choices: list[ir.Value] = field(default_factory=list)
     shapes: list[ir.Node] = field(default_factory=list)
     aliases: list[ir.Node] = field(default_factory=list)
-    appends: dict[ir.Node, int] = field(default_factory=dict)
+    appends: dict[ir.Node, _Joined] = field(default_factory=dict)
 
     def read(self, opset: int) -> None:
         """Look at every reader of the past, and find the axis along which rows are appended.
@@ -119,8 +122,8 @@ class Growth(FedBack):
                     pending.append(node.outputs[0])
                 elif is_op(node, "Shape"):
                     self.shapes.append(node)
-                elif _appends(node, use.idx):
-                    self.appends[node] = use.idx
+                elif (joined := _joined(node, use.idx)) is not None:
+                    self.appends[node] = joined
                 else:
                     raise self._read(f"`{node.name or node.op_type}` ({node.op_type})")
         axes = {_axis(node, rank, opset) for node in self.appends}
@@ -151,9 +154,9 @@ class Growth(FedBack):
         """
         output = graph.outputs[index]
         *_, (value, node) = upwards(output, handed_on)
-        place = None if node is None else self.appends.get(node)
-        if node is not None and value is _grown(node, place) and node.graph is graph:
-            self._append(graph, index, node, value)
+        new, grown = (None, None) if node is None else self.appends.get(node, (None, None))
+        if node is not None and value is grown and new is not None and node.graph is graph:
+            self._append(graph, index, node, value, new)
         elif node is not None and node.op_type == "If" and value is output:
             self._branches(node, value)
         elif is_choice:
@@ -164,11 +167,11 @@ class Growth(FedBack):
                 f"`{output.name}` is not `{self.past.name}` with new rows behind it",
             )
 
-    def _append(self, graph: ir.Graph, index: int, node: ir.Node, grown: ir.Value) -> None:
+    def _append(
+        self, graph: ir.Graph, index: int, node: ir.Node, grown: ir.Value, new: ir.Value
+    ) -> None:
         """Add the way through a node that joins the past and new rows."""
         is_attention = node.op_type == "Attention"
-        new = node.inputs[self.appends[node] - PASTS.start + 1 if is_attention else 1]
-        assert new is not None
         *_, (first, _) = upwards(new, handed_on)
         if first.is_graph_input() and first.producer() is None:
             raise Unproven(
@@ -201,20 +204,14 @@ class Growth(FedBack):
         self.ends.append(End(graph, index, rows, None, rows, self.axis))
 
 
-def _grown(node: ir.Node, place: int | None) -> ir.Value | None:
-    """Return the output of a node that joins new rows to its input number `place`, the past."""
-    if place is None or node.op_type != "Attention":
-        return None if place is None else node.outputs[0]
-    index = place - PASTS.start + 1
-    return node.outputs[index] if index < len(node.outputs) else None
-
-
-def _appends(node: ir.Node, index: int) -> bool:
-    """Return whether a node puts something behind its input of a number."""
-    if is_op(node, "Attention"):
-        return index in PASTS
-    is_pair = is_op(node, "Concat") and len(node.inputs) == 2
-    return is_pair and index == 0 and node.inputs[1] is not node.inputs[0]
+def _joined(node: ir.Node, index: int) -> _Joined | None:
+    """Return what a node joins to its input number `index`, and the result; None for others."""
+    if is_op(node, "Attention") and index in _PASTS:
+        place = index - _PASTS.start + 1
+        return node.inputs[place], [*node.outputs, None, None][place]
+    is_pair = is_op(node, "Concat") and len(node.inputs) == 2 and index == 0
+    is_joined = is_pair and node.inputs[1] is not node.inputs[0]
+    return (node.inputs[1], node.outputs[0]) if is_joined else None
 
 
 def _axis(node: ir.Node, rank: int, opset: int) -> int:
