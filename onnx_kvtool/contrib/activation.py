@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.heads import dim_of, known_size
+from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.rule import (
     Site,
     given,
@@ -19,7 +19,7 @@ from onnx_kvtool.contrib.rule import (
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, halves, outputs_of
 from onnx_kvtool.ops.view import counted_axis
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
 # The Gelus, Dropout and Softmax of `com.microsoft`.
 

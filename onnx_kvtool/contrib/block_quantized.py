@@ -7,13 +7,12 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.heads import dim_of
 from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.model_io.external_data import array, reread
 from onnx_kvtool.ops.view import counted_axis
-from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of, fixed_sizes
 
 # Elements of 2, 4 or 8 bits packed in bytes, as tensors of quantized values.
 

@@ -10,11 +10,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.activation import swish_product
 from onnx_kvtool.contrib.block_quantized import packed_values, packed_zero_points, reshaped
-from onnx_kvtool.contrib.heads import dim_of, known_size
+from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import Term, cast, dtype_of, reduce, unsqueeze, where
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
 # The experts of MoE and QMoE: MatMul over all of them, or over those that were chosen.
 

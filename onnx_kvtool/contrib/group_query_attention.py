@@ -16,7 +16,6 @@ from onnx_kvtool.contrib.heads import (
     apart,
     attend,
     attend_beside_sink,
-    dim_of,
     known_size,
     parts,
 )
@@ -31,6 +30,7 @@ from onnx_kvtool.contrib.rule import (
 from onnx_kvtool.emit.emitter import Refusal, Replacement
 from onnx_kvtool.emit.forms import dtype_of, scales_queries
 from onnx_kvtool.model_io.external_data import array
+from onnx_kvtool.symbolic.dimensions import dim_of
 
 # GroupQueryAttention of `com.microsoft`: TensorScatter and Attention-24.
 

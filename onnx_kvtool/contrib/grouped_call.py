@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.heads import dim_of, size_of
 from onnx_kvtool.contrib.rule import Site, no_form, refuse_input, refuse_value
-from onnx_kvtool.emit.forms import Term, cast, dtype_of, positions
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.emit.forms import Term, cast, dtype_of, positions, size
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
 # The places of new rows in the caches of GroupQueryAttention, and the keys that they see.
 
@@ -34,7 +33,7 @@ class Call:
 
     def _term(self, name: str, axis: int) -> Term:
         """Return a size of an input as a term: (), int64."""
-        return Term(self.site, size_of(self.site, self.site.required(name), axis))
+        return Term(self.site, size(self.site, self.site.required(name), axis))
 
     @property
     def length(self) -> Term:
@@ -97,19 +96,19 @@ class Call:
         past, heads = em.required("past_key"), em.integer("kv_num_heads")
         leaving = self.seen - self.kept(self.valid)  # a prompt has no padding
         first = leaving.op("Reshape", [-1, 1, 1], hint="first_kept")
-        places = positions(em, dim_of(past, 2), past, 2, place=2, rank=3)
+        places = positions(em, past, 2, place=2, rank=3)
         total = self._term("past_key", 2) + self.length
         at = (first + places).op("Min", total - 1)
         each = Term(em, op("Range", 0, self._term("query", 0) * heads, 1)) * total
         indices = each.op("Reshape", [-1, heads, 1]).op("Add", at, hint="rows_kept")
-        shape = op("Concat", [-1], op("Reshape", size_of(em, new, 3), [1]), axis=0)
+        shape = op("Concat", [-1], op("Reshape", size(em, new, 3), [1]), axis=0)
         return op("Gather", op("Reshape", rows, shape), indices, axis=0, hint="present")
 
     @property
     def _counted(self) -> ir.Value:
         """The new rows, counted from 0: (1, L), int64."""
         query = self.site.required("query")
-        return positions(self.site, dim_of(query, 1), query, 1, place=1, rank=2)
+        return positions(self.site, query, 1, place=1, rank=2)
 
     def places(self) -> ir.Value:
         """Return the row of the cache where each new one is written: (B, L), int64."""
@@ -134,7 +133,7 @@ class Call:
 
     def rows_of(self, keys: ir.Value) -> ir.Value:
         """Return the row of each key: (1, 1, 1, S)."""
-        return positions(self.site, dim_of(keys, 2), keys, 2, place=3, rank=4)
+        return positions(self.site, keys, 2, place=3, rank=4)
 
     def positions_of(self, given: ir.Value) -> ir.Value:
         """Return the position of each new row, as onnxruntime reads `position_ids`.
@@ -222,6 +221,6 @@ def _grown(call: Call, past: ir.Value) -> ir.Value:
     if call.window is not None:
         more = op("Reshape", call.length, [1])
     else:
-        count = op("Reshape", size_of(call.site, past, 2), [1])
+        count = op("Reshape", size(call.site, past, 2), [1])
         more = op("Max", op("Sub", call.total, count), [0])
     return op("Pad", past, op("Concat", [0] * 6, more, [0], axis=0, hint="pads"), hint="grown")

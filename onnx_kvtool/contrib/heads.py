@@ -11,15 +11,9 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.rule import Site, no_form
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, dtype_of, halves, scaled_queries, size, unsqueeze
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
 # Heads split and joined, and Attention-24 over them.
-
-
-def dim_of(value: ir.Value, axis: int) -> Dim:
-    """Return a size of a value; None if the size or the rank is unknown."""
-    dims = dims_of(value)
-    return None if dims is None or not -len(dims) <= axis < len(dims) else dims[axis]
 
 
 def known_size(value: ir.Value, axis: int, what: str) -> int:
@@ -30,11 +24,6 @@ def known_size(value: ir.Value, axis: int, what: str) -> int:
             "unknown-size", f"{what} is unknown", help="declare it, or give it with `--dim`"
         )
     return dim
-
-
-def size_of(em: Emitter, value: ir.Value, axis: int) -> ir.Value:
-    """Return a size of a value: (), int64; a constant where it is fixed."""
-    return size(em, dim_of(value, axis), value, axis)
 
 
 def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> ir.Value:
@@ -148,7 +137,7 @@ def added(
     op, given = site.op, site.real_or_none("mask_filter_value")
     largest = float(ml_dtypes.finfo(dtype.numpy()).max)  # type: ignore[no-untyped-call]
     least = max(-10000.0 if given is None else given, -largest)
-    length = size_of(site, query, 1)
+    length = size(site, query, 1)
 
     def build() -> ir.Value:
         padded = cast(site, _is_padding(site, query, mask, total), dtype)
@@ -228,7 +217,7 @@ def attend_beside_sink(
     # Heads of a group are rows of one product; 0 keeps a size.
     grouped, apart = ([0, n, -1, 0] for n in (counts[1], counts[0]))
     if not how.scale:
-        width = cast(em, size(em, None, query, 3), dtype_of(query))
+        width = cast(em, size(em, query, 3), dtype_of(query))
         query = op("Mul", query, op("Reciprocal", op("Sqrt", width), hint="scale"), hint="scaled")
     elif how.scale != 1:
         query = op("Mul", query, how.scale, hint="scaled")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.heads import dim_of, known_size, parts
+from onnx_kvtool.contrib.heads import known_size, parts
 from onnx_kvtool.contrib.recurrence import (
     Heads,
     Rows,
@@ -21,7 +21,7 @@ from onnx_kvtool.contrib.recurrence import (
 from onnx_kvtool.contrib.rule import Site, is_read, no_form, refuse_value
 from onnx_kvtool.emit.emitter import Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, reduce
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
 # LinearAttention of `com.microsoft`: attention through a state that each token updates.
 

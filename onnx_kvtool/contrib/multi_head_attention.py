@@ -9,10 +9,8 @@ from onnx_kvtool.contrib.heads import (
     added,
     apart,
     attend,
-    dim_of,
     known_size,
     parts,
-    size_of,
 )
 from onnx_kvtool.contrib.quantized import quantized_product
 from onnx_kvtool.contrib.rule import (
@@ -24,8 +22,8 @@ from onnx_kvtool.contrib.rule import (
     refuse_value,
 )
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
-from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.emit.forms import cast, dtype_of, outputs_of, size
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
 # MultiHeadAttention of `com.microsoft`, and its form for one token, as Attention-24.
 
@@ -101,11 +99,11 @@ def _attended(site: Site, padding: ir.Value | None, is_causal: bool) -> Replacem
         )
     em, dtype, nonpad = site.sharing, dtype_of(query), None
     op = em.op
-    count, new = dim_of(*_rows_of(site)), size_of(em, *_rows_of(site))
+    count, new = dim_of(*_rows_of(site)), size(em, *_rows_of(site))
     given, length = site.input("past_sequence_length"), dim_of(query, 1)
 
     def batch() -> ir.Value:
-        return op("Reshape", size_of(em, query, 0), [1])
+        return op("Reshape", size(em, query, 0), [1])
 
     if given is not None and past_key is not None and past_value is not None:
         valid = cast(em, given, _I)
@@ -118,11 +116,11 @@ def _attended(site: Site, padding: ir.Value | None, is_causal: bool) -> Replacem
         mask = added(site, query, padding, total, dtype)
         if mask is not None:
             # Columns of the mask are rows of the buffer that are valid; the others are hidden.
-            more = op("Reshape", op("Sub", size_of(em, past_key, 2), total), [1])
+            more = op("Reshape", op("Sub", size(em, past_key, 2), total), [1])
             mask = op("Pad", mask, op("Concat", [0] * 7, more, axis=0))
         past_key = past_value = None
     else:
-        total = new if past_key is None else op("Add", size_of(em, past_key, 2), new)
+        total = new if past_key is None else op("Add", size(em, past_key, 2), new)
         if is_causal and (length is None or length != count):
             if past_key is not None:
                 raise Refusal(
@@ -252,7 +250,7 @@ def _projected(site: Site, product: ir.Value, widths: tuple[int, int, int]) -> R
     refuse_value(site, "past_present_share_buffer", None, 0)
     refuse_value(site, "do_rotary", None, 0)
     heads, query, em = site.integer("num_heads"), site.required("input"), site.sharing
-    op, total = site.op, size_of(em, query, 1)
+    op, total = site.op, size(em, query, 1)
     q, k, v = (
         apart(site, part, heads, width)
         for part, width in zip(parts(site, product, widths), widths, strict=True)
@@ -267,7 +265,7 @@ def _projected(site: Site, product: ir.Value, widths: tuple[int, int, int]) -> R
             op("Gather", past, place, axis=0, hint=hint)
             for place, hint in ((0, "past_key"), (1, "past_value"))
         )
-        total = em.op("Add", size_of(em, past, 3), total)
+        total = em.op("Add", size(em, past, 3), total)
     how = Attended(
         site.real_or_none("scale"),
         site.integer("unidirectional") == 1,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.heads import dim_of, size_of
 from onnx_kvtool.contrib.rule import Site, is_read, known_type, no_form, read_outputs, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import (
@@ -17,6 +16,7 @@ from onnx_kvtool.emit.forms import (
     outputs_of,
     positions,
     reduce,
+    size,
     unsqueeze,
 )
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -119,7 +119,7 @@ def _places(site: Site) -> ir.Value:
         raise no_form(
             f"`{ids.name}` of `{site.node.op_type}` has {len(dims)} dimensions, expected 2"
         )
-    return positions(site, dim_of(ids, 1), ids, 1, place=1, rank=2)
+    return positions(site, ids, 1, place=1, rank=2)
 
 
 def q_embed_layer_normalization(site: Site) -> Replacement:
@@ -143,7 +143,7 @@ def _ones(site: Site) -> ir.Value:
     """Return the number of ones in each row of the mask, 0 without a mask: (B,), int32."""
     mask = site.input("mask")
     if mask is None:
-        shape = unsqueeze(site, size_of(site, site.required("input_ids"), 0), [0])
+        shape = unsqueeze(site, size(site, site.required("input_ids"), 0), [0])
         return site.op("ConstantOfShape", shape, value=ir.Tensor(np.zeros(1, np.int32)))
     counted = cast(site, site.op("Equal", mask, 1), _D.INT32)
     return reduce(site, "ReduceSum", counted, [1], keepdims=False)

@@ -93,7 +93,7 @@ def unfold_tensor(site: Site) -> Replacement:
         first = np.arange(0, dim - length + 1, step, dtype=np.int64)
         places = site.constant(first[:, None] + inside, "places")
     else:
-        end = op("Add", size(site, dim, x, axis), 1 - length)
+        end = op("Add", size(site, x, axis), 1 - length)
         starts = op("Range", 0, end, step)
         places = op("Add", unsqueeze(site, starts, [1]), inside)
     windows = op("Gather", x, places, axis=axis)

@@ -112,12 +112,12 @@ def gemma_rotary_embedding(site: Site) -> Replacement:
 def _positions(site: Site, x: ir.Value, rank: int) -> ir.Value:
     """Return a position for each row of each batch: (B, L), int64."""
     op = site.op
-    given, dims = site.required("position_ids"), known_dims(x)
+    given = site.required("position_ids")
     if len(known_dims(given, "there is one position, or one for each row: ")) == 2:
         return given
     axis = 1 if rank == 3 else 2
-    rows = op("Add", positions(site, dims[axis], x, axis, place=1, rank=2), given)
-    sizes = (size(site, dims[at], x, at) for at in (0, axis))
+    rows = op("Add", positions(site, x, axis, place=1, rank=2), given)
+    sizes = (size(site, x, at) for at in (0, axis))
     flat = (op("Reshape", one, [1]) for one in sizes)
     shape = op("Concat", *flat, axis=0)
     return op("Expand", rows, shape, hint="positions")

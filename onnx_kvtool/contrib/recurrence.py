@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.heads import dim_of, known_size, size_of
+from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.rule import Site, is_read, no_form, refuse_value
 from onnx_kvtool.emit.emitter import Emitter, Replacement
 from onnx_kvtool.emit.forms import (
@@ -22,7 +22,7 @@ from onnx_kvtool.emit.forms import (
     size,
     where,
 )
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dim_of, dims_of
 
 # A state that each token decays, corrects and reads: one step, or a Scan over several.
 #
@@ -127,7 +127,7 @@ def shape_for(em: Emitter, batch: Dim, like: ir.Value, tail: Sequence[int]) -> i
     """Return the shape (B, *tail), int64; B is the first axis of `like`."""
     if isinstance(batch, int):
         return em.constant([batch, *tail], "shape")
-    count = em.op("Reshape", size(em, batch, like, 0), [1])
+    count = em.op("Reshape", size(em, like, 0, batch), [1])
     return em.op("Concat", count, tail, axis=0)
 
 
@@ -263,9 +263,9 @@ def sequences_of(em: Emitter, bounds: ir.Value, tokens: ir.Value) -> Sequences:
         em.op("Reshape", em.op("Slice", wide, [first], [last], [0]), [-1, 1])
         for first, last in ((0, -1), (1, _END))
     )
-    place = positions(em, dim_of(tokens, 0), tokens, 0, place=0, rank=2)
+    place = positions(em, tokens, 0, place=0, rank=2)
     batch = known - 1 if isinstance(known, int) else None
-    number = positions(em, batch, ends, 0, place=0, rank=2)
+    number = positions(em, ends, 0, place=0, rank=2, dim=batch)
     is_over = em.op("Not", em.op("Less", place, em.op("Reshape", ends, [1, -1])))
     owner = reduce(em, "ReduceSum", cast(em, is_over, _I), [1], hint="owner")
-    return Sequences(em, size_of(em, tokens, 0), starts, ends, number, place, owner)
+    return Sequences(em, size(em, tokens, 0), starts, ends, number, place, owner)

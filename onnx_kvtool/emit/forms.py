@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal, Replacement
-from onnx_kvtool.symbolic.dimensions import Dim, Dims, dims_of, fixed_sizes
+from onnx_kvtool.symbolic.dimensions import Dim, Dims, dim_of, dims_of, fixed_sizes
 
 # Operators whose form depends on the opset, or matters for speed, in the one that is wanted.
 
@@ -312,8 +312,9 @@ def dim_key(dim: Dim, value: ir.Value, axis: int) -> Hashable:
     return dim if dim is not None else (value, axis)
 
 
-def size(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:
-    """Return the size of `value` on `axis`: (), int64."""
+def size(em: Emitter, value: ir.Value, axis: int, dim: Dim = None) -> ir.Value:
+    """Return the size of `value` on `axis`: (), int64; `dim` where more is known of it."""
+    dim = dim_of(value, axis) if dim is None else dim
     if isinstance(dim, int):
         return em.constant(dim, "size")
 
@@ -330,28 +331,28 @@ def axis_size(em: Emitter, value: ir.Value, axis: int, hint: str) -> ir.Value:
 
 
 def positions(
-    em: Emitter, dim: Dim, value: ir.Value, axis: int, *, place: int, rank: int
+    em: Emitter, value: ir.Value, axis: int, *, place: int, rank: int, dim: Dim = None
 ) -> ir.Value:
     """Return 0, 1, ... along dimension `place` of a shape of `rank` dimensions, the others 1.
 
     Args:
         em: Where to build.
-        dim: The size, where it is known.
         value: Value whose size is read at run time if it is not a number.
         axis: Dimension of `value` that has this size.
         place: Dimension along which the result counts.
         rank: Rank of the result.
+        dim: The size, where more is known of it than the shape of `value` says.
 
     Returns:
         (1, ..., size, ..., 1), int64; empty when the size is 0.
     """
-    target = [1] * rank
+    target, dim = [1] * rank, dim_of(value, axis) if dim is None else dim
     if isinstance(dim, int):
         target[place] = dim
         return em.constant(np.arange(dim, dtype=np.int64).reshape(target), "positions")
     target[place] = -1
     em = em.sharing
-    count = em.op("Range", 0, size(em, dim, value, axis), 1)
+    count = em.op("Range", 0, size(em, value, axis, dim), 1)
     return em.op("Reshape", count, target, hint="positions")
 
 

@@ -58,7 +58,7 @@ class Axis:
         return self._size() + 2 * self.margin if self.margin else self._size()
 
     def _size(self) -> Term:
-        return Term(self.em, size(self.em, self.dim, self.data, self.place))
+        return Term(self.em, size(self.em, self.data, self.place, self.dim))
 
     def index(self, place: Term) -> Term:
         """Return positions, whole floats, as rows: (...), int64.

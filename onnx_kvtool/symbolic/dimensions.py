@@ -406,6 +406,12 @@ def dims_of(value: ir.Value | None) -> Dims | None:
     return tuple(None if isinstance(d, int) and d < 0 else d for d in dims)
 
 
+def dim_of(value: ir.Value | None, axis: int) -> Dim:
+    """Return a size of a value; None if it or the rank is unknown, or there is no value."""
+    dims = dims_of(value)
+    return None if dims is None or not -len(dims) <= axis < len(dims) else dims[axis]
+
+
 def dim_names(model: ir.Model) -> set[str]:
     """Return the names in the symbolic dimensions of a model's inputs, for `--dim`.
 

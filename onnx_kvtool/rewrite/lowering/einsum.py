@@ -61,8 +61,8 @@ class _Contraction:
             second = next(i for i, name in enumerate(labels) if name in labels[:i])
             first, rank = labels.index(labels[second]), len(labels)
             places = [
-                positions(self.em, dims[axis] if dims else None, source, axis, place=at, rank=rank)
-                for axis, at in ((first, first), (second, second))
+                positions(self.em, source, at, place=at, rank=rank, dim=dims[at] if dims else None)
+                for at in (first, second)
             ]
             equal = self.em.op("Equal", *places)
             zero = self.em.constant(np.zeros((), self.dtype.numpy()), "zero")

@@ -105,7 +105,7 @@ class _Sampler:
             places.append(axis.index(x))
         start = None
         if dims[0] != 1:
-            start = positions(em, dims[0], data, 0, place=0, rank=rank)  # (N, 1, ..., 1)
+            start = positions(em, data, 0, place=0, rank=rank, dim=dims[0])  # (N, 1, ..., 1)
         index, weight = combined(start, axes, places, shares, _TAPS[self.mode], rank)
         result = blended(em, pixel_rows(em, data, rank, margin), index, weight, rank)
         return channels_first(em, result, rank)  # of (N, o1, ..., ok, C)

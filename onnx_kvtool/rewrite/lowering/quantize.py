@@ -63,12 +63,11 @@ class Layout:
             return one_number(self.em, values, self.x)
         if self.split is not None:
             return unsqueeze(self.em, values, [self.axis + 1])
-        dims = dims_of(self.x) or ()
         if self.block:
-            index = positions(self.em, dims[self.axis], self.x, self.axis, place=0, rank=1)
+            index = positions(self.em, self.x, self.axis, place=0, rank=1)
             of_block = self.em.op("Div", index, self.block)
             return self.em.op("Gather", values, of_block, axis=self.axis)
-        target = [1] * len(dims)
+        target = [1] * len(dims_of(self.x) or ())
         target[self.axis] = -1
         return self.em.op("Reshape", values, target)
 

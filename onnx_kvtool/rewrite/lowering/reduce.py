@@ -247,12 +247,10 @@ def lower_arg_max_min_12(view: Rewritten, em: Emitter) -> ir.Value:
     attributes = {"axis": axis, "keepdims": view.integer("keepdims")}
     if view.integer("select_last_index") == 0:
         return em.op(view.node.op_type, data, attributes=attributes)
-    dims = dims_of(data)
-    dim = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
     start, end = em.constant([-1], "last"), em.constant([_BEFORE_FIRST], "end")
     turned = em.op("Slice", data, start, end, [axis], [-1])
     found = em.op(view.node.op_type, turned, attributes=attributes)
-    last = em.op("Sub", size(em, dim, data, axis), 1)
+    last = em.op("Sub", size(em, data, axis), 1)
     return em.op("Sub", last, found)
 
 

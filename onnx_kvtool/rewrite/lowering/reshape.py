@@ -15,7 +15,7 @@ from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import MalformedNode, counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.early.again import from_front
-from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of, fixed_sizes
 
 # Reshape-14 with `allowzero=1`, for opsets below 14.
 
@@ -106,10 +106,8 @@ def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
 
 def count_of(axes: ir.Value) -> int | None:
     """Return the number of axes in `axes`: (n,); None when the file does not fix it."""
-    dims = dims_of(axes)
-    if dims is None or len(dims) != 1 or not isinstance(dims[0], int):
-        return None
-    return dims[0]
+    count = dim_of(axes, 0)
+    return count if isinstance(count, int) and len(dims_of(axes) or ()) == 1 else None
 
 
 def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
@@ -190,7 +188,7 @@ def _cut_out(
     """Return `other` if `axis` is marked, else `value`: rows of one behind the other."""
     op = em.op
     dims, place = dims_of(value), em.constant([axis], "axis")
-    dim = None if dims is None else dims[axis]
+    dim = dim_of(value, axis)
     if isinstance(dim, int):
         count = em.constant([dim], "count")
     else:

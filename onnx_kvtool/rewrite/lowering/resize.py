@@ -228,7 +228,7 @@ def _lines(view: Rewritten, em: Emitter, data: ir.Value, dims: Dims) -> list[_Li
         known = view.known(value)
         return Term(em, value if known is None else em.constant(known)).op("Gather", place)
 
-    befores = [Term(em, size(em, dims[axis], data, axis)).cast(_D.FLOAT) for axis in axes]
+    befores = [Term(em, size(em, data, axis)).cast(_D.FLOAT) for axis in axes]
     if view.input("sizes") is None:
         scales = [looked_up("scales", place) for place in range(len(axes))]
         lengths = [scale * before for scale, before in zip(scales, befores, strict=True)]

@@ -139,7 +139,7 @@ class Pool:
         spread = op("Reshape", self.view.required("batch_indices"), [-1, 1, 1, 1, 1])
         pictures = op("Reshape", op("Expand", spread, shape(1)), [-1])
         found = self.read(self, y, x, pictures)  # of R * oh * samples * ow * samples points
-        channels = size(em, (dims_of(self.data) or (None,) * 4)[1], self.data, 1)
+        channels = size(em, self.data, 1)
         values = found.op("Reshape", shape(-1, op("Reshape", channels, [1])))
         pooled = self._pooled(values, rows, columns)  # (R, oh, ow, C)
         return op("Transpose", pooled, perm=[0, 3, 1, 2])
@@ -250,7 +250,7 @@ def lower_deform_conv_19(view: Rewritten, em: Emitter) -> ir.Value:
         axes.append(axis)
         rows.append(axis.index(taps))
         shares.append(share)
-    start = None if dims[0] == 1 else positions(em, dims[0], data, 0, place=0, rank=5)
+    start = None if dims[0] == 1 else positions(em, data, 0, place=0, rank=5)
     index, weight = combined(start, axes, rows, shares, 2, 5)  # (N, parts, K, P, taps)
     pixels = pixel_rows(em, cast(em, data, wide), len(dims), 1)
     if parts > 1:
@@ -287,14 +287,13 @@ def _places(
     pads = view.integers("pads") or [0] * rank
     offsets = op("Reshape", offset, [0, parts, elements, rank, -1])
     given = view.required("offset")
-    dims = dims_of(given) or (None,) * (rank + 2)
     whole = op("Gather", op("Shape", given), np.arange(2, rank + 2))
     corners = np.indices(kernel).reshape(rank, elements, 1)
     found = []
     for axis in range(rank):
         start = corners[axis] * dilations[axis] - pads[axis]  # (K, 1)
         moved = Term(em, op("Gather", offsets, axis, axis=3))
-        counted = positions(em, dims[2 + axis], given, 2 + axis, place=axis, rank=rank)
+        counted = positions(em, given, 2 + axis, place=axis, rank=rank)
         along = (Term(em, counted) * strides[axis]).op("Expand", whole).op("Reshape", [-1])  # (P,)
         base = (along + start).cast(dtype)
         found.append((moved + base).then(unsqueeze, [4]))

@@ -10,7 +10,7 @@ from onnx_kvtool.emit.forms import dtype_of, split, unsqueeze
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
 
 def lower_rotary_embedding_23(view: Rewritten, em: Emitter) -> ir.Value | None:
@@ -41,15 +41,10 @@ def lower_rotary_embedding_23(view: Rewritten, em: Emitter) -> ir.Value | None:
     rotated = view.integer("rotary_embedding_dim") or size
     if rotated % 2 or not 0 < rotated <= size:
         return None
-    if any(_width(view, name) != rotated // 2 for name in ("cos_cache", "sin_cache")):
+    if any(dim_of(view.required(name), -1) != rotated // 2 for name in ("cos_cache", "sin_cache")):
         return None
     form = _Rotation(em, view, len(dims), heads, size, rotated)
     return form.of_whole_heads() if rotated == size else form.of_parts()
-
-
-def _width(view: NodeView, name: str) -> Dim:
-    dims = dims_of(view.required(name))
-    return dims[-1] if dims else None
 
 
 class _Rotation:

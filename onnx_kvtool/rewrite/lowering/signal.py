@@ -265,7 +265,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     x = cast(em, signal, wide)
     x = unsqueeze(em, x, [2]) if len(dims) == 2 else x
     stride = cast(em, scalar(em, step), ir.DataType.INT64)
-    number = (Term(em, size(em, dims[1], signal, 1)) - count) / stride + 1
+    number = (Term(em, size(em, signal, 1)) - count) / stride + 1
     starts = Term(em, em.op("Range", 0, number, 1)) * stride
     index = starts.op("Reshape", [-1, 1]) + numbered  # (frames, N)
     frames = em.op("Gather", x, index, axis=1)  # (B, frames, N, C)
@@ -288,7 +288,7 @@ def _length(view: Rewritten, em: Emitter, signal: ir.Value) -> tuple[int | None,
         if numbers is None or numbers.size != 1:
             return None, cast(em, scalar(em, length), ir.DataType.INT64)
         known = int(numbers.ravel()[0])
-    return known if isinstance(known, int) else None, size(em, known, value, axis)
+    return known if isinstance(known, int) else None, size(em, value, axis, known)
 
 
 def _matrix_of_frames(

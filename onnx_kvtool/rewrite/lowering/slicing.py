@@ -21,7 +21,7 @@ from onnx_kvtool.emit.forms import (
 )
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import Dims, dims_of
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
 # Split-18 with `num_outputs`, for opsets below 18, and run-time sizes, below 13.
 
@@ -45,8 +45,7 @@ def lower_split_18(view: Rewritten, em: Emitter) -> Replacement:
             "bad-split",
             f"`num_outputs` is {declared} with {counted(count, 'output')}, or `split` is given too",
         )
-    dims = dims_of(data)
-    size = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
+    size = dim_of(data, axis)
     if isinstance(size, int):
         return Replacement(split(em, data, _sizes(size, count), axis))
     whole = Term(em, data).op("Shape").op("Gather", [axis])  # (1,)
@@ -98,11 +97,11 @@ def lower_pad_19(view: Rewritten, em: Emitter) -> ir.Value | Replacement:
     wraps = mode == "wrap" and em.opset < 19
     if axes is not None or wraps:
         lacking = "axes" if axes is not None else "mode=wrap"
-        dims = known_dims(data, f"`{lacking}` is not in Pad at opset {em.opset}, and ")
+        rank = len(known_dims(data, f"`{lacking}` is not in Pad at opset {em.opset}, and "))
         if axes is not None and (em.opset < 18 or wraps):
-            pads, axes = pads_of_all_axes(em, view.context.folder, pads, axes, len(dims)), None
+            pads, axes = pads_of_all_axes(em, view.context.folder, pads, axes, rank), None
         if wraps:
-            return _wrapped(view, em, data, pads, dims)
+            return _wrapped(view, em, data, pads, rank)
     return again(em, view.node, [data, pads, view.input("constant_value"), axes])
 
 
@@ -124,14 +123,13 @@ def pads_of_all_axes(
     return em.op("ScatterElements", [0] * 2 * rank, places, pads)
 
 
-def _wrapped(view: Rewritten, em: Emitter, data: ir.Value, pads: ir.Value, dims: Dims) -> ir.Value:
-    op = em.op
-    known, rank = view.known(pads), len(dims)
+def _wrapped(view: Rewritten, em: Emitter, data: ir.Value, pads: ir.Value, rank: int) -> ir.Value:
+    op, known = em.op, view.known(pads)
     result = data
-    for axis, dim in enumerate(dims):
+    for axis in range(rank):
         if known is not None and not known[axis] and not known[axis + rank]:
             continue
-        length = size(em, dim, data, axis)
+        length = size(em, data, axis)
         begin, end = (op("Gather", pads, place) for place in (axis, axis + rank))
         index = op("Range", op("Neg", begin), op("Add", length, end), 1)
         # Mod has the sign of the divisor: never negative.
@@ -157,11 +155,9 @@ def lower_trilu_14(view: Rewritten, em: Emitter) -> ir.Value:
     dims = dims_of(data)
     if dims is not None and len(dims) < 2:
         raise MalformedNode("bad-rank", f"Trilu takes matrices, `{data.name}` has rank {len(dims)}")
-    rows = None if dims is None else dims[-2]
-    columns = None if dims is None else dims[-1]
     rank = 2 if dims is None else len(dims)
-    row = positions(em, rows, data, -2, place=rank - 2, rank=rank)  # (1, ..., R, 1)
-    column = positions(em, columns, data, -1, place=rank - 1, rank=rank)  # (1, ..., 1, C)
+    row = positions(em, data, -2, place=rank - 2, rank=rank)  # (1, ..., R, 1)
+    column = positions(em, data, -1, place=rank - 1, rank=rank)  # (1, ..., 1, C)
     if k is not None:
         row = em.op("Add", row, em.op("Reshape", k, [1]))
     outside = em.op("Less" if upper else "Greater", column, row)  # (1, ..., R, C)
@@ -190,13 +186,13 @@ def lower_gather_nd_12(view: Rewritten, em: Emitter) -> ir.Value:
     op = em.op
     data, indices = view.operands("data", "indices")
     batch = view.integer("batch_dims", 0)
-    sizes, dims = (known_dims(x, f"`batch_dims` is {batch}, and ") for x in (data, indices))
+    _, dims = (known_dims(x, f"`batch_dims` is {batch}, and ") for x in (data, indices))
     rank = len(dims)
     counted = op("Slice", op("Shape", indices), [0], [-1])
     tuples = op("Concat", counted, [1], axis=0)
     parts = []
     for axis in range(batch):
-        place = positions(em, sizes[axis], data, axis, place=axis, rank=rank)
+        place = positions(em, data, axis, place=axis, rank=rank)
         parts.append(op("Expand", place, tuples))  # (b..., n..., 1)
     whole = op("Concat", *parts, indices, axis=-1)
     return op("GatherND", data, whole)

@@ -16,7 +16,7 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.grid_sample import NEW_NAMES
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
 # What the rules have in common: the same node in a later form, and constants beside it.
 
@@ -301,8 +301,7 @@ def upgrade_group_normalization_21(view: Rewritten, em: Emitter) -> Replacement:
     """
     op = em.op
     data, groups = view.required("X"), view.integer("num_groups")
-    dims = dims_of(data)
-    channels = dims[1] if dims is not None and len(dims) > 1 else None
+    channels = dim_of(data, 1)
     if isinstance(channels, int):
         target = em.constant([groups, channels // groups], "per_group")
     else:

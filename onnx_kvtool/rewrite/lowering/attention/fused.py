@@ -18,7 +18,7 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     mask_fits,
     padded,
 )
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dim_of
 
 # Attention kept fused, with an explicit mask in place of inputs that the target lacks.
 #
@@ -85,15 +85,14 @@ def _seen_through(
     seen, view = allowed_keys(em, window), window.view
     if not view.is_causal and view.left_window < 0 and view.right_window < 0:
         # One row would broadcast; kernels ask for all of them.
-        rows = positions(em, window.length, view.query, window.query_axis, place=2, rank=4)
+        rows = positions(em, view.query, window.query_axis, place=2, rank=4)
         every = em.op("Less", [-1], rows, hint="every_row")
         seen = em.op("And", seen, every, hint="is_seen")
     if mask is None:
         return seen
     if mask.dtype == ir.DataType.BOOL:
         return em.op("And", seen, mask, hint="is_seen")
-    batch = (dims_of(view.query) or (None,))[0]
-    mask = one_shape(em, mask, seen, (batch, 1, window.length, window.total))
+    mask = one_shape(em, mask, seen, (dim_of(view.query, 0), 1, window.length, window.total))
     hidden = em.constant(np.array(-np.inf, dtype.numpy()), "minus_infinity")
     return em.op("Where", seen, mask, hidden, hint="bias")
 
@@ -140,10 +139,9 @@ def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> S
         return ScoreShapes(constant, has_zeros=False)
     if em.opset < _ALLOWS_ZERO:
         return None
-    em, dims = em.sharing, dims_of(window.view.query)
-    batch = _vector(em, dims[0] if dims else None, window.view.query, 0)
-    length = _vector(em, window.length, window.view.query, window.query_axis)
-    keys = _vector(em, window.total, window.keys, window.key_axis)
+    em, query = em.sharing, window.view.query
+    batch, length = (_vector(em, query, axis) for axis in (0, window.query_axis))
+    keys = _vector(em, window.keys, window.key_axis, window.total)
 
     def computed(apart: bool, width: int | None) -> ir.Value:
         heads, last = [kv_heads, group] if apart else [kv_heads], [width] if width else keys
@@ -154,6 +152,6 @@ def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> S
     return ScoreShapes(computed, has_zeros=True)
 
 
-def _vector(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:
+def _vector(em: Emitter, value: ir.Value, axis: int, dim: Dim = None) -> ir.Value:
     """Return a size as a vector of one."""
-    return em.op("Reshape", size(em, dim, value, axis), [1], hint="size")
+    return em.op("Reshape", size(em, value, axis, dim), [1], hint="size")

@@ -35,7 +35,7 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     mask_fits,
     rows_stay,
 )
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dim_of
 
 
 def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Replacement | None:
@@ -148,9 +148,7 @@ class _Grouped:
         stays = rows_stay(view)
         if stays is not None or not self.may_branch:
             return weighted(stays=bool(stays))
-        dims = dims_of(view.key)
-        batch = size(em, dims[0] if dims else None, view.key, 0)
-        one = em.sharing.op("Equal", batch, 1, hint="is_one")
+        one = em.sharing.op("Equal", size(em, view.key, 0), 1, hint="is_one")
         bodies = {
             "then_branch": em.nested(lambda: [weighted(stays=True)], hint="one_sequence"),
             "else_branch": em.nested(lambda: [weighted(stays=False)], hint="sequences"),
@@ -190,8 +188,7 @@ class _Grouped:
 
     def _shapes(self, window: Window) -> ScoreShapes | None:
         """Return how a contiguous cache is read once for a group; None if for each head."""
-        batch = dims_of(self.view.query)
-        if self.group == 1 or (batch is not None and batch[0] == 0):
+        if self.group == 1 or dim_of(self.view.query, 0) == 0:
             return None
         # Of a buffer of known size onnxruntime 1.32.0 multiplies two single rows, as a decode step
         # has them, in 0.8 to 0.9 of the time that it takes to pack the keys for a product of both.
@@ -278,7 +275,7 @@ class _Grouped:
         A Reshape finds one size by itself, unless another one is 0. So it copies B and L where
         neither is known to be above 0.
         """
-        batch, _, length, _ = dims_of(self.view.query) or (None,) * 4
+        batch, length = (dim_of(self.view.query, axis) for axis in (0, 2))
         has_rows = self.shapes is not None and not self.shapes.has_zeros
         if has_rows or (isinstance(batch, int) and batch > 0):
             return self._reshape(value, [0, *heads, -1, width])
@@ -289,8 +286,7 @@ class _Grouped:
         return self._reshape(unsqueeze(self.em, value, [2]), [0, *heads, 0, 0])
 
     def _is_one_token(self) -> bool:
-        dims = self.view.query.shape
-        return dims is not None and dims[1 if self.view.rank == 3 else 2] == 1
+        return dim_of(self.view.query, 1 if self.view.rank == 3 else 2) == 1
 
     def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:
         return self._op("Reshape", value, shape)

@@ -19,7 +19,7 @@ from onnx_kvtool.emit.forms import (
     with_hidden_keys,
 )
 from onnx_kvtool.ops.operators import Attention
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dim_of, dims_of
 
 # Which keys each query sees, as one value that all layers share.
 
@@ -43,21 +43,18 @@ class Window:
     @property
     def length(self) -> Dim:
         """L, where it is known."""
-        dims = dims_of(self.view.query)
-        return dims[self.query_axis] if dims else None
+        return dim_of(self.view.query, self.query_axis)
 
     @property
     def total(self) -> Dim:
         """S, where it is known: of the keys given, with the past ones."""
-        view, new = self.view, dims_of(self.view.key)
-        added = None if new is None else new[-2]
+        view = self.view
+        added, before = dim_of(view.key, -2), dim_of(view.past_key, 2)
         if view.past_key is None:
             return added
-        past, present = dims_of(view.past_key), dims_of(view.outputs.get("present_key"))
-        before = None if past is None else past[2]
         if isinstance(added, int) and isinstance(before, int):
             return before + added
-        return None if present is None else present[2]
+        return dim_of(view.outputs.get("present_key"), 2)
 
     @property
     def hides(self) -> bool:
@@ -73,7 +70,9 @@ def allowed_keys(em: Emitter, window: Window) -> ir.Value:
     All layers that have the same window share it.
     """
     em, view = em.sharing, window.view
-    columns = positions(em, window.total, window.keys, window.key_axis, place=0, rank=1)  # (S,)
+    columns = positions(  # (S,)
+        em, window.keys, window.key_axis, place=0, rank=1, dim=window.total
+    )
     conditions = []
     if view.is_causal or view.nonpad_kv_seqlen is not None or view.right_window >= 0:
         limit = _first_hidden(em, window)
@@ -129,7 +128,7 @@ def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
     """Return the position of each query among the keys, plus `shift`: (B or 1, 1, L, 1)."""
     view = window.view
     query, axis, length = view.query, window.query_axis, window.length
-    rows = positions(em, length, query, axis, place=2, rank=4)
+    rows = positions(em, query, axis, place=2, rank=4)
     if view.nonpad_kv_seqlen is not None:
         valid = _valid(em, view.nonpad_kv_seqlen)
         if length == 1 and shift == 1:
@@ -137,12 +136,10 @@ def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
         if isinstance(length, int):
             steps = np.arange(length, dtype=np.int64).reshape(1, 1, -1, 1) + (shift - length)
             return em.op("Add", valid, steps, hint="row")
-        rows = em.op("Sub", rows, size(em, length, query, axis), hint="row")
+        rows = em.op("Sub", rows, size(em, query, axis), hint="row")
         rows = em.op("Add", rows, valid, hint="row")
     elif view.past_key is not None:
-        dims = dims_of(view.past_key)
-        offset = size(em, dims[2] if dims else None, view.past_key, 2)
-        rows = em.op("Add", rows, offset, hint="row")
+        rows = em.op("Add", rows, size(em, view.past_key, 2), hint="row")
     return em.op("Add", rows, em.constant([shift], "shift"), hint="row") if shift else rows
 
 
@@ -160,8 +157,7 @@ def mask_fits(mask: ir.Value, dtype: ir.DataType, heads: int | None = None) -> b
 
 def mask_covers(mask: ir.Value, total: Dim) -> bool:
     """Return whether the user's mask is certainly S long, and not shorter as the schema allows."""
-    dims = dims_of(mask)
-    return dims is not None and total is not None and dims[-1] == total
+    return total is not None and dim_of(mask, -1) == total
 
 
 def padded(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> ir.Value:
@@ -176,8 +172,8 @@ def padded(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> i
     if mask.dtype == ir.DataType.BOOL:
         nothing, hidden = (em.constant(np.array(n, dtype.numpy()), "number") for n in (0, -np.inf))
         bias = where(em, bias, nothing, hidden, hint="bias")
-    total = size(em, window.total, window.keys, window.key_axis)
-    missing = em.op("Sub", total, size(em, dims[-1], mask, len(dims) - 1), hint="missing")
+    total = size(em, window.keys, window.key_axis, window.total)
+    missing = em.op("Sub", total, size(em, mask, len(dims) - 1), hint="missing")
     missing = em.op("Reshape", missing, [1], hint="missing")
     whole = with_hidden_keys(em, bias, missing)
     whole.shape = ir.Shape([1] * (4 - len(dims)) + [*dims[:-1], window.total])

@@ -102,7 +102,7 @@ def product(em: Emitter, value: ir.Value, dims: Dims, axes: Sequence[int]) -> Te
     """Return the product of some sizes of a value: (1,), int64."""
     known = math.prod(dim for axis in axes if isinstance(dim := dims[axis], int))
     left = [
-        Term(em, em.op("Reshape", size(em, dims[axis], value, axis), [1]))
+        Term(em, em.op("Reshape", size(em, value, axis, dims[axis]), [1]))
         for axis in axes
         if not isinstance(dims[axis], int)
     ]

@@ -239,12 +239,12 @@ def wrapping_modulus(em: Emitter, update: CacheUpdate, *, checked: bool) -> ir.V
     if isinstance(capacity, int):
         least = max(least, capacity)
     else:
-        values.append(size(em, capacity, update.past_cache, update.axis))
+        values.append(size(em, update.past_cache, update.axis, capacity))
     if checked and not (isinstance(capacity, int) and isinstance(length, int)):
         if isinstance(length, int):
             least = max(least, length)
         else:
-            values.append(size(em, length, update.update, update.axis))
+            values.append(size(em, update.update, update.axis, length))
     em = em.sharing
     largest, *others = [*values, em.constant(least, "size")]
     if em.opset >= 12:  # where Max takes integers

@@ -64,9 +64,8 @@ def element_index(
 
 def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Value:
     assert update.rank is not None
-    rows = positions(
-        em, update.length, update.update, update.axis, place=update.axis, rank=update.rank
-    )
+    axis, rank = update.axis, update.rank
+    rows = positions(em, update.update, axis, place=axis, rank=rank, dim=update.length)
     if update.write_indices is not None:
         starts = em.op(
             "Reshape", update.write_indices, [-1] + [1] * (update.rank - 1), hint="starts"
@@ -237,7 +236,7 @@ class _Tuples:
         """Return (.., d_i, .., 1) counters of the dimensions that `_prefix` leaves out."""
         facts = self.facts
         return {
-            i: positions(self.em, dim, facts.update, i, place=i, rank=self.k + 1)
+            i: positions(self.em, facts.update, i, place=i, rank=self.k + 1, dim=dim)
             for i, dim in enumerate(facts.lead[:-1])
             if not (isinstance(dim, int) and self.is_small)
         }
@@ -246,7 +245,7 @@ class _Tuples:
         """Return 0 .. L-1 as (1, ..., L, 1)."""
         facts, last = self.facts, self.k - 1
         return positions(
-            self.em, facts.length, facts.update, facts.axis, place=last, rank=self.k + 1
+            self.em, facts.update, facts.axis, place=last, rank=self.k + 1, dim=facts.length
         )
 
     def _spread(self, counters: dict[int, ir.Value]) -> list[ir.Value]:
