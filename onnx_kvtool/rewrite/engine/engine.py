@@ -13,7 +13,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.emit.emitter import Emitter, Names, Refusal, Replacement, ScopedValues
-from onnx_kvtool.ops.legality import Problem, fit
+from onnx_kvtool.ops.legality import Fit, Problem, fit
 from onnx_kvtool.ops.schema import has_body, is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
@@ -97,22 +97,16 @@ class Engine:
 
     def _node(self, node: ir.Node, path: str, index: int, scope: ScopedValues) -> None:
         target = self.context.target
-        limited: Problem | None = None
+        problems: list[Problem] = []
+        forced = True
         try:
-            fitted = None if self.only else fit(node, self.context.opset_of(node), target)
-            if fitted is not None and not fitted.problems:
-                limited = self._limited(self.context, node)
-                if limited is None and relabel(node, fitted, target, self.context.folder):
+            if not self.only:
+                fitted = fit(node, self.context.opset_of(node), target)
+                problems, forced = self._problems(node, fitted)
+                if not problems:
+                    relabel(node, fitted, target, self.context.folder)
                     return
-            # Checked here, because most nodes of a large graph return earlier.
-            place = Location.of(path, node, index)
-            if limited is not None:
-                self._rewrite(node, place, scope, [limited], forced=True)
-                self.avoided[node.op_type, limited.text] += 1
-            elif fitted is None:
-                self._rewrite(node, place, scope, [], forced=True)
-            else:
-                self._rewrite(node, place, scope, fitted.problems or [_DYNAMIC])
+            self._rewrite(node, Location.of(path, node, index), scope, problems, forced)
         except (Refusal, MalformedNode) as error:
             self._refuse(node, Location.of(path, node, index), error)
         except KvtoolError:
@@ -123,10 +117,18 @@ class Engine:
                 raise
             self._refuse(node, Location.of(path, node, index), malformed("malformed", text))
 
-    def _limited(
-        self, context: LoweringContext, node: ir.Node, stage: Stage = "source"
-    ) -> Problem | None:
+    def _problems(self, node: ir.Node, fitted: Fit) -> tuple[list[Problem], bool]:
+        """Return why a node cannot stay, and whether the opset has its operator all the same."""
+        if fitted.problems:
+            return fitted.problems, False
+        limited = self._limited(node)
+        if limited is not None:
+            return [limited], True
+        return [] if can_relabel(node, fitted, self.context.folder) else [_DYNAMIC], False
+
+    def _limited(self, node: ir.Node, stage: Stage = "source") -> Problem | None:
         """Return why the release does not support a node that the opset has."""
+        context = self.context
         if context.limits is None:
             return None
         return context.limits.problem(node, context.opset_of(node), context.folder, stage)
@@ -137,8 +139,8 @@ class Engine:
         place: Location,
         scope: ScopedValues,
         problems: list[Problem],
+        forced: bool,
         *,
-        forced: bool = False,
         part: bool = False,
     ) -> tuple[ir.Value | None, ...]:
         """Replace one node by others, and return what replaced its outputs.
@@ -150,7 +152,7 @@ class Engine:
         may_branch = self.context.options.branches
         em = Emitter(scope, self.context.target, node.name or node.op_type, branches=may_branch)
         try:
-            rule, made = self._replacement(self.context, node, em, problems, forced)
+            rule, made = self._replacement(node, em, problems, forced)
         except BaseException:
             em.discard()
             raise
@@ -166,29 +168,25 @@ class Engine:
             self.lowered.append(Lowered(place, rule, replacement.via))
         others: dict[ir.Value, ir.Value | None] = {}
         for new in emitted:
-            limited = self._limited(self.context, new, "emitted")
+            limited = self._limited(new, "emitted")
             if limited is not None:
                 outputs = tuple(new.outputs)
-                later = self._rewrite(new, place, scope, [limited], forced=True, part=True)
+                later = self._rewrite(new, place, scope, [limited], True, part=True)
                 others.update(zip(outputs, later, strict=True))
-                self.avoided[new.op_type, limited.text] += 1
         if others:
             em.share_instead(others)
+        if forced and problems:
+            self.avoided[node.op_type, problems[0].text] += 1
         return tuple(None if v is None else others.get(v, v) for v in replacement.outputs)
 
     def _replacement(
-        self,
-        context: LoweringContext,
-        node: ir.Node,
-        em: Emitter,
-        problems: list[Problem],
-        forced: bool,
+        self, node: ir.Node, em: Emitter, problems: list[Problem], forced: bool
     ) -> tuple[str, ir.Value | Replacement]:
         """Emit the replacement of a node, by the first rule that applies.
 
         `problems` say why it cannot stay; if `forced`, it goes although the target has it.
         """
-        rule = self.rules.get(node.op_type)
+        rule, context = self.rules.get(node.op_type), self.context
         opset = context.opset_of(node)
         require_meaning(node, opset)
         if rule is not None and rule.applies(opset, context.target, forced):
@@ -197,7 +195,7 @@ class Engine:
                     Rewritten(node, replace(context, keep_fused=keep_fused)), em
                 )
                 forms = (new for new in em.nodes if new.op_type == node.op_type)
-                limits = (self._limited(context, new, "emitted") for new in forms)
+                limits = (self._limited(new, "emitted") for new in forms)
                 limited = next(filter(None, limits), None)
                 illegal = None if replacement is None else illegal_in(em)
                 if replacement is not None and limited is None and illegal is None:
@@ -206,11 +204,11 @@ class Engine:
                 problems = problems if limited is None else [limited]
                 if illegal is not None and illegal.code not in [p.code for p in problems]:
                     problems = [illegal, *problems]
-        other = self._other_form(context, node, em, problems, forced)
+        other = self._other_form(node, em, problems, forced)
         if other is not None and illegal_in(em) is None:
             return other
         em.discard()
-        body = self._body(context, node, opset)
+        body = self._body(node, opset)
         if body is not None:
             outputs = instantiate(body.model.graph, [node.inputs[i] for i in body.inputs], em)
             placed: list[ir.Value | None] = [None] * len(node.outputs)
@@ -227,14 +225,10 @@ class Engine:
         raise Refusal("no-rule", f"kvtool has no lowering for `{node.op_type}`")
 
     def _other_form(
-        self,
-        context: LoweringContext,
-        node: ir.Node,
-        em: Emitter,
-        problems: list[Problem],
-        forced: bool,
+        self, node: ir.Node, em: Emitter, problems: list[Problem], forced: bool
     ) -> tuple[str, ir.Value | Replacement] | None:
         """Emit the same operator in a form that the target supports; None if there is none."""
+        context = self.context
         detour: Replacement | None = None
         if not forced:
             detour = detour_element_type(context, node, em) if problems else None
@@ -250,21 +244,22 @@ class Engine:
                 detour = detour_element_type(context, node, em, limit.types)
         return None if detour is None else ("element_type", detour)
 
-    def _body(self, context: LoweringContext, node: ir.Node, opset: int) -> Body | None:
+    def _body(self, node: ir.Node, opset: int) -> Body | None:
         """Return the legal body of a node; reuse an equal one."""
         if op_facts(node.op_type, opset) is None:
             return None
-        key = (context.target, body_key(node, opset, context.folder))
+        folder = self.context.folder
+        key = (self.context.target, body_key(node, opset, folder))
         if key not in self.bodies:
-            body = schema_body(node, opset, context.folder)
-            self.bodies[key] = None if body is None else self._legal_body(context, node, body)
+            body = schema_body(node, opset, folder)
+            self.bodies[key] = None if body is None else self._legal_body(node, body)
         known = self.bodies[key]
         if isinstance(known, Refusal):
             raise known
         return known
 
-    def _legal_body(self, context: LoweringContext, node: ir.Node, body: Body) -> Body | Refusal:
-        inner = replace(context, opset=body.opset, folder=ConstantFolder())
+    def _legal_body(self, node: ir.Node, body: Body) -> Body | Refusal:
+        inner = replace(self.context, opset=body.opset, folder=ConstantFolder())
         engine = Engine(inner, self.rules, bodies=self.bodies)
         engine.run(body.model.graph, "", Names(body.model))
         if not engine.refused:
@@ -299,20 +294,15 @@ class Engine:
         source = self.context.opset_of(node)
         for opset in range(self.context.target + 1, source + 1):
             options = replace(self.context.options, branches=opset >= _BRANCHES)
-            trial = replace(self.context, opset=source, target=opset, options=options)
-            fitted = fit(node, source, opset)
-            problems = fitted.problems
-            limited = None if problems else self._limited(trial, node)
-            if limited is not None:
-                problems = [limited]
-            elif not problems and not can_relabel(node, fitted, self.context.folder):
-                problems = [_DYNAMIC]
+            context = replace(self.context, opset=source, target=opset, options=options)
+            trial = replace(self, context=context)
+            problems, forced = trial._problems(node, fit(node, source, opset))
             if not problems:
                 return opset
             scope = ScopedValues(ir.Graph([], [], nodes=[]), None, Names())
             em = Emitter(scope, opset, "trial", branches=options.branches)
             try:
-                self._replacement(trial, node, em, problems, limited is not None)
+                trial._replacement(node, em, problems, forced)
                 return opset
             except (Refusal, MalformedNode):
                 continue

@@ -95,16 +95,9 @@ def _distinct(
 # The edits of one node: another form, or other nodes under its name.
 
 
-def relabel(node: ir.Node, fitted: Fit, target: int, folder: ConstantFolder) -> bool:
-    """Give a node that fits `target` the form of `target`, in place.
-
-    Returns:
-        False, with the node unchanged, when an input that must become an attribute is not
-        constant, or is empty where an attribute cannot say so.
-    """
-    constants = _constants(node, fitted, folder)
-    if constants is None:
-        return False
+def relabel(node: ir.Node, fitted: Fit, target: int, folder: ConstantFolder) -> None:
+    """Give a node that fits `target`, and that `can_relabel`, the form of `target`, in place."""
+    constants = _constants(node, fitted, folder) or {}
     for name in fitted.drop:
         del node.attributes[name]
     for name, value in fitted.add.items():
@@ -122,11 +115,10 @@ def relabel(node: ir.Node, fitted: Fit, target: int, folder: ConstantFolder) -> 
     if last < len(node.inputs):
         node.resize_inputs(last)
     node.version = target
-    return True
 
 
 def can_relabel(node: ir.Node, fitted: Fit, folder: ConstantFolder) -> bool:
-    """Return whether `relabel` would return true; the node is not changed."""
+    """Return whether each input that must become an attribute is constant, and says the same so."""
     return _constants(node, fitted, folder) is not None
 
 
