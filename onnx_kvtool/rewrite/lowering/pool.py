@@ -15,7 +15,7 @@ from onnx_kvtool.emit.forms import cast, computed_in, dtype_of, known_type
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import Dim, dim_of
+from onnx_kvtool.symbolic.dimensions import Dim, dim_of, dims_of
 
 _FIRST_WITHOUT = 22
 """The opset whose texts of AveragePool and MaxPool leave out windows that begin in the padding.
@@ -124,6 +124,7 @@ def _axes(view: NodeView, data: ir.Value, op_type: str) -> tuple[list[_Axis], st
     """Return how the window moves along each axis, and `auto_pad` where it decides on the pads."""
     kernel = view.integers("kernel_shape")
     rank = len(kernel)
+    dims = dims_of(data) or (None,) * (rank + 2)
     strides = view.integers("strides") or [1] * rank
     dilations = view.integers("dilations") or [1] * rank
     pads = view.integers("pads") or [0] * 2 * rank
@@ -131,7 +132,7 @@ def _axes(view: NodeView, data: ir.Value, op_type: str) -> tuple[list[_Axis], st
     has_ceil = view.integer("ceil_mode", 0) != 0
     axes = []
     for i in range(rank):
-        dim, reach = dim_of(data, 2 + i), (kernel[i] - 1) * dilations[i] + 1
+        dim, reach = dims[2 + i], (kernel[i] - 1) * dilations[i] + 1
         before, after, count = pads[i], pads[rank + i], None
         if auto_pad == "VALID":
             before = after = 0

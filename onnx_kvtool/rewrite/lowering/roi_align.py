@@ -139,7 +139,7 @@ class Pool:
         spread = op("Reshape", self.view.required("batch_indices"), [-1, 1, 1, 1, 1])
         pictures = op("Reshape", op("Expand", spread, shape(1)), [-1])
         found = self.read(self, y, x, pictures)  # of R * oh * samples * ow * samples points
-        channels = size(em, self.data, 1)
+        channels = size(em, self.data, 1, (dims_of(self.data) or (None,) * 4)[1])
         values = found.op("Reshape", shape(-1, op("Reshape", channels, [1])))
         pooled = self._pooled(values, rows, columns)  # (R, oh, ow, C)
         return op("Transpose", pooled, perm=[0, 3, 1, 2])
@@ -287,13 +287,14 @@ def _places(
     pads = view.integers("pads") or [0] * rank
     offsets = op("Reshape", offset, [0, parts, elements, rank, -1])
     given = view.required("offset")
+    dims = dims_of(given) or (None,) * (rank + 2)
     whole = op("Gather", op("Shape", given), np.arange(2, rank + 2))
     corners = np.indices(kernel).reshape(rank, elements, 1)
     found = []
     for axis in range(rank):
         start = corners[axis] * dilations[axis] - pads[axis]  # (K, 1)
         moved = Term(em, op("Gather", offsets, axis, axis=3))
-        counted = positions(em, given, 2 + axis, place=axis, rank=rank)
+        counted = positions(em, given, 2 + axis, place=axis, rank=rank, dim=dims[2 + axis])
         along = (Term(em, counted) * strides[axis]).op("Expand", whole).op("Reshape", [-1])  # (P,)
         base = (along + start).cast(dtype)
         found.append((moved + base).then(unsqueeze, [4]))

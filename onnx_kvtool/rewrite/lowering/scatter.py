@@ -13,7 +13,7 @@ from onnx_kvtool.emit.forms import Term, cast, dtype_of, formal, looped, positio
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes, product
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes, product
 
 # Updates of places that may be named twice, one after the other.
 
@@ -186,28 +186,35 @@ def _in_rounds(
             help="make the indices constant, or declare the shapes",
         )
     if isinstance(axis, int):
-        indices = _tuples(em, indices, counted_axis(axis, len(dims)), len(dims))
+        indices = _tuples(em, indices, index, counted_axis(axis, len(dims)), len(dims))
         flat = op("Reshape", updates, [-1])
     else:
         rest = op("Gather", op("Shape", data), np.arange(length, len(dims)))
         shape = op("Concat", [-1], rest, axis=0)
         flat = op("Reshape", updates, shape)
     rows = op("Reshape", indices, [-1, length])
-    sizes = [size(em, data, place) for place in range(length)]
+    sizes = [size(em, data, place, dims[place]) for place in range(length)]
     lead = index if isinstance(axis, int) or index is None else index[:-1]
     count = product(lead) if lead is not None and index else None
     return scattered_in_rounds(em, reduction, data, rows, flat, sizes, count)
 
 
-def _tuples(em: Emitter, indices: ir.Value, axis: int, rank: int) -> ir.Value:
+def _tuples(
+    em: Emitter,
+    indices: ir.Value,
+    dims: tuple[Dim, ...] | None,
+    axis: int,
+    rank: int,
+) -> ir.Value:
     """Return the whole index of each element: (..., rank), int64, for one along an axis."""
+    dims = dims or (None,) * rank
     whole = cast(em, indices, ir.DataType.INT64)
     columns = []
     nothing = em.op("Mul", whole, 0)
     for place in range(rank):
         one = whole
         if place != axis:
-            counted = positions(em, indices, place, place=place, rank=rank)
+            counted = positions(em, indices, place, place=place, rank=rank, dim=dims[place])
             one = em.op("Add", nothing, counted)
         columns.append(em.op("Reshape", one, [*[0] * rank, -1]))
     if rank == 1:

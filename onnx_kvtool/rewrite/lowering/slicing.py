@@ -186,13 +186,13 @@ def lower_gather_nd_12(view: Rewritten, em: Emitter) -> ir.Value:
     op = em.op
     data, indices = view.operands("data", "indices")
     batch = view.integer("batch_dims", 0)
-    _, dims = (known_dims(x, f"`batch_dims` is {batch}, and ") for x in (data, indices))
+    sizes, dims = (known_dims(x, f"`batch_dims` is {batch}, and ") for x in (data, indices))
     rank = len(dims)
     counted = op("Slice", op("Shape", indices), [0], [-1])
     tuples = op("Concat", counted, [1], axis=0)
     parts = []
     for axis in range(batch):
-        place = positions(em, data, axis, place=axis, rank=rank)
+        place = positions(em, data, axis, place=axis, rank=rank, dim=sizes[axis])
         parts.append(op("Expand", place, tuples))  # (b..., n..., 1)
     whole = op("Concat", *parts, indices, axis=-1)
     return op("GatherND", data, whole)

@@ -27,7 +27,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     product,
 )
 from onnx_kvtool.rewrite.lowering.early.indexing import gathered_elements
-from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 # Range-11 and CumSum-11, for opset 10.
 
@@ -239,7 +239,8 @@ def lower_top_k_10(view: Rewritten, em: Emitter) -> Replacement:
     if known is not None and known.size == 1 and known.item() > 0:
         attributes = {"axis": axis, "k": known.item()}
         return again(em, view.node, [data], attributes)
-    size = dim_of(data, axis)
+    dims = dims_of(data)
+    size = None if dims is None else dims[axis]
     if not isinstance(size, int) or not size:
         raise Refusal(
             "dynamic-input",

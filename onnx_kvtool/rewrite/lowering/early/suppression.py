@@ -31,7 +31,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     product,
 )
 from onnx_kvtool.rewrite.lowering.roi_align import Pool, sides_of
-from onnx_kvtool.symbolic.dimensions import Dim, dim_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 # NonMaxSuppression-10, for opset 9.
 
@@ -176,7 +176,8 @@ def lower_roi_align_10(view: Rewritten, em: Emitter) -> ir.Value:
 def _pixels(pool: Pool, y: Term, x: Term, pictures: ir.Value) -> Term:
     """Return the pixels at points, 0 for those more than one pixel outside: (P, C)."""
     em, source = pool.em, pool.view.required("X")
-    axes = [Axis(em, dtype_of(pool.data), dim_of(source, at), source, at) for at in (2, 3)]
+    dims = dims_of(source) or (None,) * 4
+    axes = [Axis(em, dtype_of(pool.data), dims[at], source, at) for at in (2, 3)]
     places, shares, outside = [], [], []
     for axis, place in zip(axes, (y, x), strict=True):
         taps, share = linear_taps(clip(place, 0, axis.length(-1)))
