@@ -13,7 +13,7 @@ from onnx_kvtool.emit.forms import Term, cast, dtype_of, formal, looped, positio
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.rule import Rewritten
-from onnx_kvtool.symbolic.dimensions import Dim, dims_of, fixed_sizes, product
+from onnx_kvtool.symbolic.dimensions import Dims, dims_of, fixed_sizes, product
 
 # Updates of places that may be named twice, one after the other.
 
@@ -202,7 +202,7 @@ def _in_rounds(
 def _tuples(
     em: Emitter,
     indices: ir.Value,
-    dims: tuple[Dim, ...] | None,
+    dims: Dims | None,
     axis: int,
     rank: int,
 ) -> ir.Value:
