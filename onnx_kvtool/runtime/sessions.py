@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.choices import RuntimeName
@@ -171,20 +171,12 @@ def pack(array: Array, dtype: ir.DataType) -> Bytes:
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if dtype.bitwidth != 4:
         return flat
-    nibbles = flat & np.uint8(0xF)
-    if nibbles.size % 2:
-        nibbles = np.append(nibbles, np.uint8(0))
-    packed: Bytes = nibbles[0::2] | (nibbles[1::2] << np.uint8(4))
-    return packed
+    return np.frombuffer(ir.Tensor(array, dtype).tobytes(), np.uint8)
 
 
 def unpack(data: Bytes, shape: tuple[int, ...], dtype: ir.DataType) -> Array:
     """Return the array of `shape` whose bytes in onnxruntime's memory are `data`."""
     if dtype.bitwidth != 4:
         return data.copy().view(dtype.numpy()).reshape(shape)
-    halves = np.stack([data & np.uint8(0xF), data >> np.uint8(4)], axis=-1)
-    nibbles = halves.reshape(-1)[: math.prod(shape)]
-    if dtype == _D.INT4:
-        signed = nibbles.astype(np.int8)
-        return np.where(signed > 7, signed - 16, signed).astype(dtype.numpy()).reshape(shape)
-    return nibbles.astype(dtype.numpy()).reshape(shape)
+    packed = onnx.TensorProto(data_type=dtype, dims=shape, raw_data=data.tobytes())
+    return ir.serde.deserialize_tensor(packed).numpy()

@@ -409,8 +409,13 @@ def call_kernel(
             read = tuple(captured[position] for position in body.taken)
             keywords[name] = _BoundBody(body, read, state)
         if wants_context:
-            warn = functools.partial(_warn, state, location)
-            keywords["context"] = Context(opset, outputs, warn)
+            keywords["context"] = Context(
+                opset,
+                outputs,
+                lambda text: state.warnings.append(
+                    Diagnostic("undefined-result", "warning", location, text)
+                ),
+            )
         return _outputs(function(*inputs, **keywords))
 
     return run
@@ -431,7 +436,3 @@ def call_function(program: Program) -> Action:
         return program.run([*inputs, *[None] * missing], (), state)
 
     return run
-
-
-def _warn(state: State, location: Location, message: str) -> None:
-    state.warnings.append(Diagnostic("undefined-result", "warning", location, message))

@@ -130,10 +130,6 @@ def p_relu_7(X: Array, slope: Array) -> Array:
         KernelError: If `slope` does not broadcast to `X`.
     """
     check_broadcasts("slope", slope.shape, "X", X.shape)
-    if X.dtype.kind in "iu":
-        x, factor = np.asarray(X), np.asarray(slope)
-        product = np.multiply(x, factor, dtype=X.dtype)
-        return np.where(np.less(x, 0), product, x)
     return apply(lambda x: np.where(x < 0, widened(slope) * x, x), X)
 
 

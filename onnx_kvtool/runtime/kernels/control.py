@@ -321,8 +321,13 @@ def sequence_insert(
     first = input_sequence[0] if size else tensor
     if isinstance(tensor, np.ndarray) and tensor.dtype != first.dtype:
         raise KernelError(f"`tensor` is of dtype {tensor.dtype}, expected {first.dtype}")
-    where = size if position is None else _position(position, -size, size)
-    where = where + size if where < 0 else where
+    where = size
+    if position is not None:
+        if position.size != 1:
+            raise KernelError(f"`position` has shape {position.shape}, expected one element")
+        where = int(position.reshape(-1)[0])
+        if not -size <= where <= size:
+            raise KernelError(f"`position` is {where}, expected {-size} to {size}")
     return [*input_sequence[:where], tensor, *input_sequence[where:]]
 
 
@@ -349,16 +354,6 @@ def sequence_map(
         for result, value in zip(results, body(element, *others), strict=True):
             result.append(value)
     return tuple(results)
-
-
-def _position(position: Array, low: int, high: int) -> int:
-    if position.size != 1:
-        raise KernelError(f"`position` has shape {position.shape}, expected one element")
-    where = int(position.reshape(-1)[0])
-    if not low <= where <= high:
-        allowed = f"{low} to {high}" if low <= high else "none: the sequence is empty"
-        raise KernelError(f"`position` is {where}, expected {allowed}")
-    return where
 
 
 # Sequences and optionals; onnx.reference runs the others.

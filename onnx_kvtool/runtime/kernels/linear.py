@@ -44,7 +44,9 @@ def explicit_equation(equation: str, shapes: Sequence[Ints]) -> str:
             f"`equation` has {counted(len(terms), 'term')}, expected {len(shapes)}: {equation}"
         )
     for term in [*terms, right]:
-        _check_term(term, equation)
+        for character in term.replace(_ELLIPSIS, "", 1):
+            if character not in string.ascii_letters:
+                raise KernelError(f"`equation` {equation} has `{character}` in the term `{term}`")
     dotted = {len(s) - len(_letters(t)) for t, s in zip(terms, shapes, strict=True) if "." in t}
     if len(dotted) > 1:
         raise KernelError(
@@ -69,13 +71,6 @@ def explicit_equation(equation: str, shapes: Sequence[Ints]) -> str:
             f"the output of `equation` {equation} must name letters of the operands, each once"
         )
     return f"{','.join(filled)}->{output}"
-
-
-def _check_term(term: str, equation: str) -> None:
-    rest = term.replace(_ELLIPSIS, "", 1)
-    for character in rest:
-        if character not in string.ascii_letters:
-            raise KernelError(f"`equation` {equation} has `{character}` in the term `{term}`")
 
 
 def _letters(term: str) -> str:
@@ -223,12 +218,8 @@ def gemm_7(
         )
     check_factors(left, right)
     _check_addend(C, (left.shape[0], right.shape[1]))
-    return _sum(left, right, C, alpha, beta)
-
-
-def _sum(A: Array, B: Array, C: Array | None, alpha: float, beta: float) -> Array:
     whole = A.dtype.kind in "iu"
-    result = matrix_product(A, B) if whole else np.matmul(widened(A), widened(B))
+    result = matrix_product(left, right) if whole else np.matmul(widened(left), widened(right))
     addend: Array | None = None if C is None else widened(C)
     if whole and (alpha != 1 or (addend is not None and beta != 1)):
         result = result.astype(np.float64)

@@ -16,7 +16,6 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar
 from onnx_kvtool.runtime.kernels.kernel import (
     Array,
     Context,
-    Dtype,
     Ints,
     KernelFunction,
     Lines,
@@ -70,30 +69,20 @@ def _in_widened(compute: Callable[[Array, Ints, bool], Any]) -> Reduction:
 # Reductions to the greatest and the least element.
 
 
-@_in_widened
-def maximum(numbers: Array, axes: Ints, keepdims: bool) -> Any:
-    """Take the greatest element; of nothing, -infinity or the least number of the type.
+def extreme(choose: Callable[..., Any], end: int) -> Reduction:
+    """Return a reduction by `np.max` (`end` 0) or `np.min` (`end` 1).
 
+    Of nothing it gives the least or the greatest number of the type, an infinity if there is one.
     NaN wins, which the text does not mention; false is less than true.
     """
-    return np.max(numbers, axes, keepdims=keepdims, initial=_edge(numbers.dtype, least=True))
 
+    @_in_widened
+    def reduction(numbers: Array, axes: Ints, keepdims: bool) -> Any:
+        dtype = numbers.dtype
+        ends = (False, True) if dtype == np.bool_ else INTEGER_RANGES.get(dtype, (-np.inf, np.inf))
+        return choose(numbers, axes, keepdims=keepdims, initial=dtype.type(ends[end]))
 
-@_in_widened
-def minimum(numbers: Array, axes: Ints, keepdims: bool) -> Any:
-    """Take the least element; of nothing, infinity or the greatest number of the type.
-
-    NaN wins, which the text does not mention; false is less than true.
-    """
-    return np.min(numbers, axes, keepdims=keepdims, initial=_edge(numbers.dtype, least=False))
-
-
-def _edge(dtype: Dtype, *, least: bool) -> Any:
-    if dtype == np.bool_:
-        return not least
-    if dtype in INTEGER_RANGES:
-        return dtype.type(INTEGER_RANGES[dtype][0 if least else 1])
-    return dtype.type(-np.inf if least else np.inf)
+    return reduction
 
 
 # The axes of a reduction: an attribute, later an input.
@@ -298,8 +287,8 @@ LINES: Lines = {
     "CumProd": {26: running(np.multiply, 1)},
     "ReduceSum": {1: reduce_1(sum_)},
     "ReduceMean": {1: reduce_1(mean)},
-    "ReduceMax": {1: reduce_1(maximum)},
-    "ReduceMin": {1: reduce_1(minimum)},
+    "ReduceMax": {1: reduce_1(extreme(np.max, 0))},
+    "ReduceMin": {1: reduce_1(extreme(np.min, 1))},
     "ReduceProd": {1: reduce_1(prod)},
     "ReduceL1": {1: reduce_1(l1)},
     "ReduceL2": {1: reduce_1(l2)},

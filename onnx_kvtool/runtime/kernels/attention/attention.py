@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
@@ -98,7 +97,11 @@ def attention_23(
             a mask that does not fit (`mask_24`); for counts of valid keys and windows out of range
             (`additive_bias`); for a negative scale, an unknown mode or an unknown precision.
     """
-    shown_mode = _shown_mode(qk_matmul_output_mode, context)
+    if qk_matmul_output_mode not in (0, 1, 2, 3):
+        raise KernelError(
+            f"`qk_matmul_output_mode` is {qk_matmul_output_mode}, expected 0, 1, 2 or 3"
+        )
+    is_shown = context is None or context.outputs > 3
     operands = read_operands(Q, K, V, past_key, past_value, q_num_heads, kv_num_heads)
     mask = None
     if attn_mask is not None and context is not None and context.opset < 24:
@@ -110,20 +113,14 @@ def attention_23(
     computed = operands
     if nonpad_kv_seqlen is not None:
         check_nonpad(nonpad_kv_seqlen, operands)
-        if shown_mode is None:
+        if not is_shown:
             computed, mask = without_padding(operands, mask, nonpad_kv_seqlen, factor)
     bias = additive_bias(
         computed, mask, nonpad_kv_seqlen, bool(is_causal), left_window_size, right_window_size
     )
+    shown_mode = qk_matmul_output_mode if is_shown else None
     output, shown = _attend(computed, bias, factor, softcap, softmax_precision, shown_mode)
     return output, operands.key, operands.value, shown
-
-
-def _shown_mode(mode: int, context: Context | None) -> int | None:
-    """Return `qk_matmul_output_mode`; None when the node has no fourth output."""
-    if mode not in (0, 1, 2, 3):
-        raise KernelError(f"`qk_matmul_output_mode` is {mode}, expected 0, 1, 2 or 3")
-    return None if context is not None and context.outputs < 4 else mode
 
 
 def _attend(
@@ -282,17 +279,12 @@ def _rows(
     greatest = int(indices.view(np.uint64).max(initial=0))
     for name, cache in (("cos_cache", cos), ("sin_cache", sin)):
         if greatest >= len(cache) and indices.size:
-            raise _out_of_range(indices, name, cache.shape)
+            batch, token = np.argwhere((indices < 0) | (indices >= len(cache)))[0].tolist()
+            raise KernelError(
+                f"`position_ids`[{batch}, {token}] is {indices[batch, token]}, expected 0 to "
+                f"{len(cache) - 1}: axis 0 of `{name}` with shape {cache.shape}"
+            )
     return widened(cos.take(indices, axis=0)), widened(sin.take(indices, axis=0))
-
-
-def _out_of_range(indices: npt.NDArray[np.int64], name: str, shape: Ints) -> KernelError:
-    """Return the error for the first position that a cache has no row for."""
-    batch, token = np.argwhere((indices < 0) | (indices >= shape[0]))[0].tolist()
-    return KernelError(
-        f"`position_ids`[{batch}, {token}] is {indices[batch, token]}, expected 0 to "
-        f"{shape[0] - 1}: axis 0 of `{name}` with shape {shape}"
-    )
 
 
 LINES: Lines = {

@@ -180,22 +180,20 @@ def group_query_attention(
         _check_bias(attention_bias, (batch, num_heads, length, lengths.total))
     if head_sink is not None:
         check_shape("head_sink", head_sink.shape, (num_heads,), "one for each head of `query`")
+    elif smooth_softmax == 1:
+        head_sink = np.zeros(num_heads, np.float32)
     softmax = Softmax(
         scale=scale or 1.0 / math.sqrt(size),
         softcap=softcap if softcap is not None and softcap > 0 else None,
         is_causal=bool(causal),
         window=seen,
-        sink=head_sink if head_sink is not None else _smooth(smooth_softmax, num_heads),
+        sink=head_sink,
     )
     output, shown = attended(heads.query, keys, values, rows, attention_bias, softmax, qk_output)
     if window is not None:
         keys, values = window.evicted(keys, rows), window.evicted(values, rows)
     flat = output.transpose(0, 2, 1, 3).reshape(batch, length, num_heads * size)
     return flat, keys, values, shown
-
-
-def _smooth(smooth_softmax: int, heads: int) -> Array | None:
-    return np.zeros(heads, np.float32) if smooth_softmax == 1 else None
 
 
 def _positions(

@@ -60,7 +60,9 @@ def _write_float(number: np.floating[Any]) -> str:
     return np.format_float_positional(number, unique=True, trim="0")
 
 
-def from_strings(x: Array, dtype: Dtype, *, to_round: bool = False) -> tuple[Array, str | None]:
+def from_strings(
+    x: Array, dtype: Dtype, tell: Callable[[str], None], *, to_round: bool = False
+) -> Array:
     """Return the numbers in strings, rounded once to their type.
 
     Decimal literals with or without an exponent are read, and INF, +INF, -INF and NaN in any case,
@@ -70,11 +72,12 @@ def from_strings(x: Array, dtype: Dtype, *, to_round: bool = False) -> tuple[Arr
     Args:
         x: An array of str objects, any shape.
         dtype: An integer type, bool, float16, bfloat16, float32 or float64.
+        tell: Called with a sentence on the first undefined element, if there is one.
         to_round: Whether the caller rounds the result, in float64, further; numbers stay on their
             side of every midpoint of a narrower type then.
 
     Returns:
-        A new array of the shape of `x`, and a sentence on an undefined element, if there is one.
+        A new array of the shape of `x`.
 
     Raises:
         KernelError: If a string is no number, which the text leaves undefined, or no number that
@@ -97,7 +100,10 @@ def from_strings(x: Array, dtype: Dtype, *, to_round: bool = False) -> tuple[Arr
             near = _nearest_side(stripped) if exact_side else np.asarray(float(stripped))
             result[index] = round_to(near, dtype)
         else:
-            exact = _fraction(stripped, where)
+            _, _, exponent = stripped.lower().partition("e")
+            if len(exponent) > 4:  # more digits than any type has, and too many to write out
+                raise KernelError(f"{where}, expected an exponent of at most 3 digits")
+            exact = Fraction(stripped)
             if dtype == np.bool_:
                 result[index] = exact != 0
                 continue
@@ -109,7 +115,9 @@ def from_strings(x: Array, dtype: Dtype, *, to_round: bool = False) -> tuple[Arr
             result[index] = number
             if exact.denominator != 1 and undefined is None:
                 undefined = f"{where}: a fraction cast to {dtype} is undefined, taken as truncated"
-    return result, undefined
+    if undefined is not None:
+        tell(undefined)
+    return result
 
 
 def _nearest_side(text: str) -> Array:
@@ -123,13 +131,6 @@ def _nearest_side(text: str) -> Array:
         return np.asarray(value)
     # Odd last bits never lie on a midpoint of a narrower type.
     return np.asarray(np.nextafter(value, np.inf if error > 0 else -np.inf))
-
-
-def _fraction(text: str, where: str) -> Fraction:
-    _, _, exponent = text.lower().partition("e")
-    if len(exponent) > 4:  # more digits than any type has, and too many to write out
-        raise KernelError(f"{where}, expected an exponent of at most 3 digits")
-    return Fraction(text)
 
 
 # Conversion of arrays between all element types, as Cast defines it.
@@ -168,7 +169,11 @@ def convert(
     if x.dtype == dtype:
         return x
     if x.dtype == np.object_:
-        return _parse(x, dtype, saturate, round_mode, tell)
+        direct = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16, np.bool_)
+        if dtype in direct or is_integer(dtype):
+            return from_strings(x, dtype, tell)
+        # Types with their own rules are rounded from float64.
+        x = from_strings(x, np.dtype(np.float64), tell, to_round=True)
     if dtype == np.object_:
         return to_strings(x)
     if dtype == np.bool_:
@@ -197,24 +202,6 @@ def element_dtype(element_type: int, name: str) -> Dtype:
         return np.dtype(ir.DataType(element_type).numpy())
     except (ValueError, TypeError) as e:
         raise KernelError(f"`{name}` is {element_type}, expected the number of a data type") from e
-
-
-def _parse(
-    x: Array,
-    dtype: Dtype,
-    saturate: bool,
-    round_mode: str,
-    tell: Callable[[str], None],
-) -> Array:
-    """Return numbers from strings, through float64 for types with their own rules."""
-    direct = dtype in (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)
-    if direct or is_integer(dtype) or dtype == np.bool_:
-        numbers, undefined = from_strings(x, dtype)
-        if undefined is not None:
-            tell(undefined)
-        return numbers
-    numbers, _ = from_strings(x, np.dtype(np.float64), to_round=True)
-    return convert(numbers, dtype, saturate=saturate, round_mode=round_mode, warn=tell)
 
 
 def _tell_first(x: Array, undefined: Array, dtype: Dtype, tell: Callable[[str], None]) -> None:
