@@ -184,18 +184,13 @@ def key_value_pairs(context: Context) -> Iterator[tuple[Cache, Cache]]:
     from onnx_kvtool.ops.operators import Attention
 
     by_node: dict[ir.Node | None, Cache] = {cache.node: cache for cache in context.scatters}
-    seen: set[tuple[int, int]] = set()
-    paired: set[int] = set()
-    for site in context.sites_of("Attention") if by_node else ():
-        view = site.view(Attention)
-        if view is None:
-            continue
+    pairs: dict[tuple[int, int], tuple[Cache, Cache]] = {}
+    for _, view in context.views(Attention):
         key, value = (by_node.get(scatter_behind(operand)) for operand in (view.key, view.value))
-        if key is None or value is None or key is value or (id(key), id(value)) in seen:
-            continue
-        seen.add((id(key), id(value)))
-        paired.update((id(key), id(value)))
-        yield key, value
+        if key is not None and value is not None and key is not value:
+            pairs[id(key), id(value)] = key, value
+    yield from pairs.values()
+    paired = {each for pair in pairs for each in pair}
     named: dict[tuple[object, ...], dict[Role, Cache]] = {}
     for place, cache in layered(context.caches):
         if place.role is not None and id(cache) not in paired:

@@ -360,9 +360,6 @@ def _values(site: Site, facts: OpFacts) -> Iterator[Misuse]:
 def _conflicts(site: Site, facts: OpFacts) -> Iterator[Misuse]:
     """Yield values that share a type parameter and differ in type."""
     node = site.node
-    values = [v for v in (*node.inputs, *node.outputs) if v is not None]
-    if len({v.dtype for v in values}) < 2 and all(v.dtype is not None for v in values):
-        return
     bound: dict[str, tuple[ir.Value, str]] = {}
     for kind, operands, formals in (
         ("input", node.inputs, facts.input),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
 from typing import TypeAlias
 
 import onnx_ir as ir
@@ -160,9 +158,8 @@ def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
             sizes = context.inferred.run
             found = None if sizes is None else prove_within(sizes, site.node)
             if not isinstance(found, Fusion):  # may rest on less than all nodes do
-                only = _needed(site.node, context)
-                before += [(value, value.type) for value in _typed(model, only)]
-                part = Forward(model, {}, {}, only)
+                before = before or [(value, value.type) for value in values(model)]
+                part = Forward(model, {}, {}, _needed(site.node, context))
                 part.run()
                 found = prove_within(part, site.node)
             if isinstance(found, Fusion):
@@ -170,20 +167,9 @@ def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
     except KvtoolError:  # of a model that contradicts itself nothing is known
         return None
     finally:
-        for value, type_ in reversed(before):
+        for value, type_ in before:
             value.type = type_
     return None
-
-
-def _typed(model: ir.Model, only: _Nodes | None) -> Iterable[ir.Value]:
-    """Return the values that may get a type when some nodes are gone through."""
-    if only is None or any(
-        body not in only for graph in only for node in only[graph] for _, body in subgraphs(node)
-    ):
-        return values(model)
-    kept = (value for graph in only for value in graph.initializers.values())
-    made = (value for graph in only for node in only[graph] for value in node.outputs)
-    return itertools.chain(kept, made)
 
 
 def _needed(softmax: ir.Node, context: Context) -> _Nodes | None:

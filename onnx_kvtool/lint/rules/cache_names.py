@@ -149,28 +149,11 @@ def layers_disagree_shape(context: Context) -> Findings:
 
 def _odd_one(shapes: Sequence[tuple[int | None, ...]]) -> int | None:
     """Return the position of the one shape that stands alone; None where there is a pattern."""
-    count = len(shapes)
-    if count < 4 or _period(shapes) <= count // 2:
+    counts = Counter(shapes).most_common()
+    if len(shapes) < 4 or len(counts) != 2 or counts[1][1] > 1:
         return None
-    single = [shape for shape, times in Counter(shapes).items() if times == 1]
-    if len(single) != 1 or len(set(shapes)) != 2:
-        return None
-    at = shapes.index(single[0])
-    return at if 0 < at < count - 1 else None
-
-
-def _period(shapes: Sequence[tuple[int | None, ...]]) -> int:
-    """Return the length of the shortest stretch whose repetition gives `shapes`.
-
-    Linear: the longest proper border of the sequence, as in Knuth, Morris and Pratt.
-    """
-    border = [0] * len(shapes)
-    for i in range(1, len(shapes)):
-        k = border[i - 1]
-        while k and shapes[i] != shapes[k]:
-            k = border[k - 1]
-        border[i] = k + 1 if shapes[i] == shapes[k] else k
-    return len(shapes) - border[-1]
+    at = shapes.index(counts[1][0])
+    return at if 0 < at < len(shapes) - 1 else None
 
 
 @check("KV108")
