@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from onnx_kvtool.core.words import counted
 
@@ -61,8 +59,7 @@ VERDICT_STYLES = {
 """Style of the label of a comparison, by how it ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """`label: text` on one line.
 
     Attributes:
@@ -93,8 +90,7 @@ class Grid:
         self.spare = spare.split(", ")
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
+class Marked(NamedTuple):
     """A line of its own with some places highlighted on a terminal.
 
     Attributes:
@@ -120,8 +116,7 @@ def named(path: str) -> str:
 _NUMBER = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Caches with the same facts.
 
     Attributes:
@@ -169,11 +164,9 @@ def name_groups(named: Sequence[tuple[str, Hashable]]) -> list[tuple[str, list[i
         The common name, `key.{0..31}`, and the positions of the members of each group, in the order
         of their first ones.
     """
-    found: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for place, (name, key) in enumerate(named):
-        found[without_numbers(name), key].append(place)
+    keys = [(without_numbers(name), key) for name, key in named]
     groups: list[tuple[str, list[int]]] = []
-    for places in found.values():
+    for places in groups_alike(range(len(named)), keys.__getitem__):
         common = joined([named[place][0] for place in places])
         if common is None:
             groups.extend((named[place][0], [place]) for place in places)

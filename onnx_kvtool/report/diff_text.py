@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from onnx_kvtool.analysis.inspection import NodeFacts
 from onnx_kvtool.core.diagnostic import Location
@@ -47,8 +46,7 @@ _LONGEST = 120
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """One kind of change.
 
     Attributes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from onnx_kvtool.analysis.caches.neighbourhood import Edge, Neighbourhood, Spot
 from onnx_kvtool.analysis.inspection import InspectReport
@@ -22,8 +22,7 @@ _GAP_Y = 40.0
 _SWEEPS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A box: its centre and its size, in pixels."""
 
     x: float
@@ -32,8 +31,7 @@ class Placed:
     height: float
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """The places of boxes and lines.
 
     Attributes:

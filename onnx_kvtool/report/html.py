@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import PurePath
 
 from onnx_kvtool.analysis.caches.cache import Footprint, footprint
 from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.words import binary_bytes
-from onnx_kvtool.report.blocks import Grid, Group, cache_groups, named
+from onnx_kvtool.report.blocks import Grid, Group, cache_groups, groups_alike, named
 from onnx_kvtool.report.graphs import joined
 from onnx_kvtool.report.inspect_text import (
     bytes_text,
@@ -138,11 +138,8 @@ def _pictures(report: InspectReport) -> Iterator[str]:
         " cache itself, the filled box the node that updates it; point at a box or a line for its"
         " whole name.</p>"
     )
-    by_node: dict[object, list[Group]] = {}
-    for group in cache_groups(report.caches):
-        first = group.caches[0]
-        by_node.setdefault((first.calls, first.node), []).append(group)
-    for groups in list(by_node.values())[:_MOST_PICTURES]:
+    by_node = groups_alike(cache_groups(report.caches), _updating)
+    for groups in by_node[:_MOST_PICTURES]:
         place = groups[0].caches[0].location
         caption = f"{place.op} node {place.node_label} in {place.graph} updates "
         caption += " and ".join(_name(group) for group in groups)
@@ -153,6 +150,10 @@ def _pictures(report: InspectReport) -> Iterator[str]:
         )
     if len(by_node) > _MOST_PICTURES:
         yield f"<p>{len(by_node) - _MOST_PICTURES} more are not drawn.</p>"
+
+
+def _updating(group: Group) -> Hashable:
+    return group.caches[0].calls, group.caches[0].node
 
 
 def _name(group: Group) -> str:

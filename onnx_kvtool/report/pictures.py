@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from onnx_kvtool.analysis.caches.cache import Cache, kept
 from onnx_kvtool.analysis.caches.neighbourhood import Neighbourhood, Spot
@@ -113,8 +112,7 @@ _LENGTHS = sorted({2**n for n in range(4, 21)} | {3 * 2**n for n in range(4, 19)
 """Capacities that the slider offers, besides that of the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """What one or several caches of one kind cost; the script of the page reads it by these names.
 
     Attributes:
@@ -136,8 +134,7 @@ class Piece:
         return self.size * (tokens if self.grows else capacity if self.rows is None else self.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class CostModel:
+class CostModel(NamedTuple):
     """What the caches of a model cost, by batch, capacity and tokens.
 
     Attributes:
@@ -182,7 +179,7 @@ class CostModel:
     def to_json(self) -> dict[str, Any]:
         """Return what the script of the page computes with; see `onnx_kvtool.report.page`."""
         return {
-            "pieces": list(map(asdict, self.pieces)),
+            "pieces": [piece._asdict() for piece in self.pieces],
             "capacity": self.capacity,
             "capacities": self.offered_capacities,
             "batches": self.offered_batches,
@@ -245,8 +242,7 @@ def memory_svg(cost: CostModel) -> str:
     return "\n".join((*parts, "</svg>"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
+class _Scale(NamedTuple):
     """Where numbers from 0 to `most` stand between two pixels."""
 
     first: float

@@ -16,6 +16,7 @@ from onnx_kvtool.core.words import escape
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Tally
 from onnx_kvtool.lint.rule import RULES, Rule, markdown
+from onnx_kvtool.report.blocks import groups_alike
 from onnx_kvtool.report.findings.writer import (
     Spool,
     Writer,
@@ -203,16 +204,13 @@ class JunitWriter(Writer):
     def _of_file(self, file: FileReport) -> Element:
         path = escape(shown_path(file.path))
         suite = Element("testsuite", name=path)
-        by_rule: dict[str, list[Finding]] = {}
-        for finding in file.findings:
-            by_rule.setdefault(finding.code, []).append(finding)
-        for found in by_rule.values():
+        for found in groups_alike(file.findings, lambda finding: finding.code):
             name = f"{found[0].code} {found[0].name}"
             _case(SubElement(suite, "testcase", classname=path, name=name), found, self.tally)
         if file.failure is not None:
             case = SubElement(suite, "testcase", classname=path, name="kvtool")
             SubElement(case, "error", message=escape(file.failure.message))
-        elif not by_rule:
+        elif not file.findings:
             SubElement(suite, "testcase", classname=path, name="kvtool")
         for count, cases in zip(self._counts, _CASES, strict=True):
             suite.set(count, str(len(suite.findall(cases))))
@@ -252,7 +250,7 @@ _ALERT = "primaryLocationLineHash"
 """The only fingerprint that GitHub reads. Without it, GitHub hashes the start of the file."""
 
 
-class SarifWriter(Writer):
+class SarifWriter(_ListWriter):
     """A SARIF log with one run.
 
     A model has no lines, and code scanning wants a region: each result points at line 1 of the
@@ -279,12 +277,6 @@ class SarifWriter(Writer):
         head = json.dumps(log, indent=2).removesuffix("\n    }\n  ]\n}")
         return head + ',\n      "results": '
 
-    def file(self, file: FileReport) -> str:
-        """Return the results of one file."""
-        return self.list.items(
-            [_result(one, file.path, INDICES[one.code]) for one in file.findings]
-        )
-
     def end(self) -> Iterator[str]:
         """Yield the end of the run: whether all files were checked."""
         yield self.list.end()
@@ -298,6 +290,25 @@ class SarifWriter(Writer):
         }
         last = json.dumps({"invocations": [invocation]}, indent=2)
         yield "," + textwrap.indent(last.removeprefix("{"), "    ") + "\n  ]\n}\n"
+
+    @staticmethod
+    def line(finding: Finding, path: str) -> dict[str, Any]:
+        """Return the result of a finding."""
+        text = finding.message
+        if finding.help:
+            text += f"; {finding.help}"
+        return {
+            "ruleId": finding.code,
+            "ruleIndex": INDICES[finding.code],
+            "level": LEVELS[finding.severity],
+            "message": {"text": text[:1].upper() + text[1:] + "."},
+            "locations": [_location(finding.location, path)],
+            "partialFingerprints": {
+                _FINGERPRINT: finding.fingerprint,
+                _ALERT: finding.identity or finding.fingerprint,
+            },
+            "properties": {"group": finding.group},
+        }
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
@@ -314,24 +325,6 @@ def _rule(rule: Rule) -> dict[str, Any]:
             "tags": ["onnx", rule.basis],
             "precision": "medium" if rule.basis == "heuristic" else "very-high",
         },
-    }
-
-
-def _result(finding: Finding, path: str, index: int) -> dict[str, Any]:
-    text = finding.message
-    if finding.help:
-        text += f"; {finding.help}"
-    return {
-        "ruleId": finding.code,
-        "ruleIndex": index,
-        "level": LEVELS[finding.severity],
-        "message": {"text": text[:1].upper() + text[1:] + "."},
-        "locations": [_location(finding.location, path)],
-        "partialFingerprints": {
-            _FINGERPRINT: finding.fingerprint,
-            _ALERT: finding.identity or finding.fingerprint,
-        },
-        "properties": {"group": finding.group},
     }
 
 

@@ -17,7 +17,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport, Summary, Tally
 from onnx_kvtool.model_io.remote import is_remote
-from onnx_kvtool.report.blocks import Block, Grid, Line, joined
+from onnx_kvtool.report.blocks import Block, Grid, Line, groups_alike, joined
 from onnx_kvtool.report.text import text_of_blocks
 
 # Places in a model in one word, for formats of text lines.
@@ -78,10 +78,7 @@ _RANGES = 30  # characters that numbers may take: `{1..29}`, `{1,3,5,7,9..29}`
 
 def folded(findings: Iterable[Finding]) -> Iterator[tuple[Finding, list[Finding]]]:
     """Yield the first finding of each group with the others, in the order of the first ones."""
-    groups: dict[str, list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault(finding.group, []).append(finding)
-    for first, *others in groups.values():
+    for first, *others in groups_alike(findings, lambda finding: finding.group):
         yield first, others
 
 
