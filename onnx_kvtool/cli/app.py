@@ -82,11 +82,7 @@ class KvtoolGroup(Page, click.Group):
             show_interrupted()
             code = _INTERRUPTED
         except (KvtoolError, OSError, MemoryError) as error:  # met before the command began
-            known = (
-                error
-                if isinstance(error, KvtoolError)
-                else as_shortage(error) or as_unwritable(error)
-            )
+            known = _foreseen(error)
             if known is None:
                 raise
             show_error(known, debug=False)
@@ -108,23 +104,19 @@ class KvtoolGroup(Page, click.Group):
             return result
         except (click.exceptions.Exit, click.Abort, click.ClickException):
             raise
-        except BrokenPipeError:
-            _discard_stdout()
-            ctx.exit(_BROKEN_PIPE)
-        except KvtoolError as error:
-            if reader_has_gone(error.__cause__):  # met while the model was written
+        except Exception as error:  # noqa: BLE001 - the last resort: a bug is one line
+            # The cause is that of an error met while the model was written.
+            if isinstance(error, BrokenPipeError) or reader_has_gone(error.__cause__):
                 _discard_stdout()
                 ctx.exit(_BROKEN_PIPE)
-            show_error(error, debug=ctx.params["debug"])
-            ctx.exit(error.exit_code)
-        except Exception as error:  # noqa: BLE001 - the last resort: a bug is one line
-            if foreseen := as_shortage(error) or as_unwritable(error):
-                if not ctx.params["debug"]:
-                    error.__traceback__ = None  # frees memory for the message
-                show_error(foreseen, debug=ctx.params["debug"])
-                ctx.exit(foreseen.exit_code)
-            show_bug(error, debug=ctx.params["debug"])
-            ctx.exit(_BUG)
+            known, debug = _foreseen(error), ctx.params["debug"]
+            if known is None:
+                show_bug(error, debug=debug)
+                ctx.exit(_BUG)
+            if not debug:
+                error.__traceback__ = None  # frees memory for the message
+            show_error(known, debug=debug)
+            ctx.exit(known.exit_code)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -148,6 +140,13 @@ class KvtoolGroup(Page, click.Group):
         write_sections(formatter, sections)
         records = (param.get_help_record(ctx) for param in self.get_params(ctx))
         write_sections(formatter, {"Options": [r for r in records if r is not None]})
+
+
+def _foreseen(error: Exception) -> KvtoolError | None:
+    """Return the error with an exit code of its own that an exception means; None for a bug."""
+    if isinstance(error, KvtoolError):
+        return error
+    return as_shortage(error) or as_unwritable(error)
 
 
 def _environment_color() -> bool | None:

@@ -291,10 +291,6 @@ def _listed(what: str) -> Callable[[click.Context, click.Parameter, _Values], _V
     return split
 
 
-def _optional_codes(ctx: click.Context, param: click.Parameter, values: _Values) -> _Values | None:
-    return _listed("codes")(ctx, param, values) if values else None
-
-
 def _pairs(
     ctx: click.Context, param: click.Parameter, values: _Values
 ) -> tuple[tuple[str, str], ...]:
@@ -308,10 +304,10 @@ def _pairs(
     return tuple(pairs)
 
 
-def _parts(ctx: click.Context, param: click.Parameter, values: _Values) -> _Values | None:
+def _parts(ctx: click.Context, param: click.Parameter, values: _Values) -> _Values:
     """Split lists of parts at their commas."""
     word = Word(words_of("DiffPart"))
-    return tuple(word.convert(p, param, ctx) for v in values for p in v.split(",")) or None
+    return tuple(word.convert(p, param, ctx) for v in values for p in v.split(","))
 
 
 class _Kind(NamedTuple):
@@ -336,7 +332,6 @@ _KINDS: Mapping[str, _Kind] = {
     "model": _Kind(None, click.Path(allow_dash=True, readable=False), offers="models"),
     "new": _Kind("FILE", ReportFile()),
     "operators": _Kind("OP[,OP...]", callback=_listed("operators"), offers="replaceable"),
-    "optional codes": _Kind("CODES", callback=_optional_codes, offers="codes"),
     "out": _Kind("OUT", click.Path(allow_dash=True, readable=False)),
     "phases": _Kind("NAME=N[,NAME=N...]", callback=_phases),
     "pairs": _Kind(callback=_pairs),
@@ -360,6 +355,8 @@ def command(
     def decorate(function: Callable[[click.Context, _R], None]) -> KvtoolCommand:
         @click.pass_context
         def call(context: click.Context, /, **given: Any) -> None:
+            # The value of an option that may come several times is () where it does not come.
+            given = {n: request.fields[n].default if v == () else v for n, v in given.items()}
             function(context, request(**given))
 
         params = [

@@ -45,10 +45,9 @@ class Sink:
         if self._output is None and (sys.stdout.isatty() or not writer.in_lines):
             self._spool = Spool()
             self._emit = self._spool.add
-        self._is_begun = False
 
     def __enter__(self: S) -> S:
-        """Open the file, to refuse an unwritable one before the work."""
+        """Open the file, to refuse an unwritable one before the work, and write the beginning."""
         if self._output is not None:
             file = self._open.enter_context(replacing(self._output))
 
@@ -56,6 +55,7 @@ class Sink:
                 file.write(text.encode())
 
             self._emit = emit
+        self.write(self.writer.begin())
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -63,15 +63,11 @@ class Sink:
 
     def write(self, text: str) -> None:
         """Write the text for one file."""
-        if not self._is_begun:
-            self._is_begun = True
-            self.write(self.writer.begin())
         if text:
             self._emit(text)
 
     def end(self) -> None:
         """Write the end."""
-        self.write("")
         for piece in self.writer.end():
             self._emit(piece)
         if self._spool is not None:

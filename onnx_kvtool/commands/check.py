@@ -52,12 +52,7 @@ def check(request: CheckCall) -> CheckReport:
     """
     check_sizes(request.sizes)
     model = request.model
-    paths: tuple[str, ...] = ()
-    if not isinstance(model, ir.Model | onnx.ModelProto):
-        several = isinstance(model, Sequence) and not isinstance(model, str | bytes)
-        named = cast(Sequence[str], model if several else (model,))
-        paths = tuple(path_of(path) for path in named)
-    request = request.replace(paths=paths, isolated=request.config is None)
+    request = request.replace(isolated=request.config is None)
     if isinstance(model, ir.Model | onnx.ModelProto):
         settings = resolve(request)
         file = check_model(model, settings)
@@ -65,9 +60,10 @@ def check(request: CheckCall) -> CheckReport:
         sizes.check(file)
         sizes.check_all()
         return CheckReport((file,), settings.fail_on)
-    if not paths:
-        return CheckReport((), resolve(request).fail_on)
-    return run(request.replace(fix=False))
+    several = isinstance(model, Sequence) and not isinstance(model, str | bytes)
+    paths = tuple(map(path_of, cast(Sequence[str], model if several else (model,))))
+    request = request.replace(paths=paths, fix=False)
+    return run(request) if paths else CheckReport((), resolve(request).fail_on)
 
 
 def run(request: CheckRequest) -> CheckReport:

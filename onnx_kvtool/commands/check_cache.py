@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class Kept:
         self._place = os.path.join(directory, _FILE)
         self._settings = settings
         self._version = _version()
-        self._keys: dict[str, dict[str, Any]] = {}  # of files that wait for `get` or `keep`
+        self._key = cache(self._made_key)
         self._now = int(time.time())
         try:
             os.makedirs(directory, exist_ok=True)
@@ -129,7 +129,6 @@ class Kept:
             return None
         if row is None or report is None:
             return None
-        del self._keys[path]
         return replace(report, dims=tuple(row["dims"]), is_kept=True)
 
     def keep(self, file: FileReport) -> None:
@@ -147,7 +146,6 @@ class Kept:
                     "dims": file.dims,
                 }
                 self._write(file.path, row)
-        self._keys.pop(file.path, None)
 
     def _write(self, path: str, row: dict[str, Any]) -> None:
         key = self._key(path)
@@ -224,13 +222,8 @@ class Kept:
             help="delete the file, or name another directory with `--cache-dir`",
         )
 
-    def _key(self, path: str) -> dict[str, Any]:
-        """Return the key of a result, path and request; cached until `get` or `keep`."""
-        if path not in self._keys:
-            self._keys[path] = self._made_key(path)
-        return self._keys[path]
-
     def _made_key(self, path: str) -> dict[str, Any]:
+        """Return the key of a result: path and request."""
         settings = self._settings
         known = settings.baseline.known(path) if settings.baseline else frozenset[str]()
         asked = {
@@ -257,7 +250,7 @@ def _seal(key: dict[str, Any], body: bytes) -> str:
     return digest([key["path"], b"\0", key["request"].encode(), body])
 
 
-@lru_cache(maxsize=1)
+@cache
 def _version() -> str:
     """Return a digest of everything that decides the findings, except the model."""
     import onnx_kvtool

@@ -594,7 +594,7 @@ class CheckRequest(_Sized, _Timed):
         " repeatable.  [default: all]",
         "Rules",
         python="Switch on only these rules: codes or prefixes such as KV1. Default: all.",
-        kind="optional codes",
+        kind="codes",
     )
     ignore: Sequence[str] = option(
         "Switch off these rules.",
