@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.storage import stored_tensor
+from onnx_kvtool.core.storage import small_tensor
 from onnx_kvtool.core.walk import maker, read_values
 from onnx_kvtool.ops.schema import OpFacts, op_history
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES, Trait, traits
@@ -273,7 +273,5 @@ def _moved_operands(value: ir.Value) -> list[ir.Value]:
 
 def _stored_constant(value: ir.Value) -> NDArray[Any] | None:
     """Return the elements of a small tensor of the file; None for any other value."""
-    tensor = None if value.is_graph_input() else stored_tensor(value)
-    if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.dtype not in _MOVED:
-        return None
-    return None if tensor.size > LARGEST else elements(tensor)
+    tensor = small_tensor(value, LARGEST)
+    return None if tensor is None or tensor.dtype not in _MOVED else elements(tensor)

@@ -98,6 +98,19 @@ def stored_tensor(value: ir.Value) -> ir.TensorProtocol | None:
     return tensor
 
 
+def fixed_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """Return the tensor of a constant that no caller overrides; None for any other value."""
+    return None if value is None or value.is_graph_input() else stored_tensor(value)
+
+
+def small_tensor(value: ir.Value | None, most: int) -> ir.TensorProtocol | None:
+    """Return such a tensor of at most `most` elements that the file itself holds, or None."""
+    tensor = fixed_tensor(value)
+    if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.size > most:
+        return None
+    return tensor
+
+
 def is_misdeclared(value: ir.Value) -> bool:
     """Return whether the declared type or shape of a constant contradicts its tensor.
 

@@ -14,7 +14,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from onnx_kvtool.core.storage import stored_tensor
+from onnx_kvtool.core.storage import small_tensor, stored_tensor
 from onnx_kvtool.core.walk import function_path, read_values, subgraphs
 from onnx_kvtool.guard.crashes import is_fatal
 from onnx_kvtool.guard.inference import infer_with_data, weightless
@@ -373,10 +373,8 @@ def _constant(site: ShapeSite, value: ir.Value) -> onnx.TensorProto | None:
 
 
 def _stored(value: ir.Value) -> onnx.TensorProto | None:
-    tensor = None if value.is_graph_input() else stored_tensor(value)
-    if tensor is None or tensor.size > _MOST_ELEMENTS or isinstance(tensor, ir.ExternalTensor):
-        return None
-    return ir.serde.serialize_tensor(tensor)
+    tensor = small_tensor(value, _MOST_ELEMENTS)
+    return None if tensor is None else ir.serde.serialize_tensor(tensor)
 
 
 def _result(

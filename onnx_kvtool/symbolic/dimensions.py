@@ -116,7 +116,7 @@ def _read(node: ast.expr) -> _Ratio:
         case ast.Call(func=ast.Name(id=name), args=[a, b], keywords=[]) if name in _OF_TWO:
             return _BINARY[_OF_TWO[name]](_read(a), _read(b))
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as args, keywords=[]) if name in _ENDS:
-            return _light(_ENDS[name]([_whole(_read(a)) for a in args], Facts()))
+            return _light(_ENDS[name]([_whole(_read(a)) for a in args]))
     raise ValueError("not an expression")
 
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.choices import Severity
-from onnx_kvtool.core.storage import stored_tensor
+from onnx_kvtool.core.storage import small_tensor
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import shape_words
 from onnx_kvtool.lint.finding import Findings, Found
@@ -299,10 +299,10 @@ def _constant(context: Context, value: ir.Value) -> NDArray[np.int64] | None:
     known = context.folder.integers(value)
     if known is not None:
         return known
-    tensor = None if value.is_graph_input() else stored_tensor(value)
-    if tensor is None or tensor.dtype not in SIZE_TYPES or isinstance(tensor, ir.ExternalTensor):
+    tensor = small_tensor(value, _MOST)
+    if tensor is None or tensor.dtype not in SIZE_TYPES:
         return None
-    if any(size < 0 for size in tensor.shape.numpy()) or tensor.size > _MOST:
+    if any(size < 0 for size in tensor.shape.numpy()):
         return None
     found = elements(tensor)
     return None if found is None else found.astype(np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from onnx_kvtool.core.storage import stored_tensor
+from onnx_kvtool.core.storage import fixed_tensor
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Operand, Refusal, Replacement
 from onnx_kvtool.emit.forms import Term, cast, computed_in, dtype_of, known_dims, size, unsqueeze
 from onnx_kvtool.emit.sampling import clip
@@ -86,7 +86,7 @@ class _Early(Emitter):
 
 def constant_numbers(value: ir.Value | None) -> NDArray[Any] | None:
     """Return the elements of a small constant; None for another value."""
-    tensor = None if value is None or value.is_graph_input() else stored_tensor(value)
+    tensor = fixed_tensor(value)
     return None if tensor is None or tensor.size > _MOST else tensor.numpy()
 
 

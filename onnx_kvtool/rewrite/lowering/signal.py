@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import DTypeLike, NDArray
 
-from onnx_kvtool.core.storage import stored_tensor
+from onnx_kvtool.core.storage import fixed_tensor
 from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import (
     Term,
@@ -386,8 +386,7 @@ def lower_mel_weight_matrix_17(view: Rewritten, em: Emitter) -> ir.Value:
 
 
 def _one(view: NodeView, name: str) -> float:
-    value = view.required(name)
-    tensor = None if value.is_graph_input() else stored_tensor(value)
+    tensor = fixed_tensor(view.required(name))
     if tensor is None or tensor.size != 1:
         raise Refusal(
             "dynamic-input",

@@ -76,18 +76,14 @@ def expand(site: ShapeSite) -> Shapes:
     """Expand: input and the asked shape, broadcast."""
     shape, target = site.shape(0), site.value(1)
     wanted = asked(site, target)
-    rank = max(len(shape), len(wanted))
-    sizes: list[Expr] = []
-    for axis, size in enumerate(wanted):
+    more = len(wanted) - len(shape)
+    before = ((ONE,) * more + shape)[max(-more, 0) :]
+    sizes = list(before)
+    for axis, (size, old) in enumerate(zip(wanted, before, strict=True)):
         if size is not None:
-            sizes.append(size)
-            continue
-        place = axis + rank - len(wanted)
-        old = shape[place - rank + len(shape)] if place >= rank - len(shape) else ONE
-        if old.number is not None and old.number > 1:
-            sizes.append(old)
-        else:
-            sizes.append(site.lost(place, site.cause_of(target)))
+            sizes[axis] = size
+        elif (old.number or 0) < 2:
+            sizes[axis] = site.lost(axis + max(-more, 0), site.cause_of(target))
     return (broadcast_shapes(site, [(1, tuple(sizes)), (0, shape)]),)
 
 

@@ -126,7 +126,7 @@ def reshape_elements(site: ElementSite) -> IndexMap | None:
         axis = found[0].new[0]
         sizes = changed(sizes, axis, old[data.axis])  # one axis, one size
     facts = Facts(sizes)
-    parts = tuple(_moved(part, groups, old, sizes, facts) for part in data.parts)
+    parts = [_moved(part, groups, old, sizes, facts) for part in data.parts]
     if axis is None:
         return site.whole(parts[0])
     return IndexMap.stacked(sizes, site.dtype, axis, parts)
@@ -138,11 +138,10 @@ def means_itself(size: Expr, axis: int, shape: Sequence[Expr], *, keep_zero: boo
     0 copies the size of the same axis, which does no harm where that is 0, too; it fails where
     there is no such axis.
     """
-    facts = Facts()
-    if at_least(size, ONE, facts):
+    if at_least(size, ONE):
         return True
     harmless = keep_zero or axis >= len(shape) or exact_quotient(shape[axis], size) is not None
-    return harmless and at_least(size, ZERO, facts)
+    return harmless and at_least(size, ZERO)
 
 
 def _groups(old: Sequence[Expr], new: Sequence[Expr]) -> list[_Group] | None:

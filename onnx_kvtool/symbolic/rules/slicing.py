@@ -113,11 +113,11 @@ def split(site: ShapeSite) -> Shapes:
         site.same(integer(sum(sizes)), shape[axis], 0, axis, "sum of `split`")
         parts = [integer(n) for n in sizes]
     elif site.opset < _FIRST_UNEQUAL:
-        parts = [divided(shape[axis], integer(count), Facts())] * count
+        parts = [divided(shape[axis], integer(count))] * count
     else:
         chunk = divided(shape[axis] + (count - 1), integer(count))
-        rest = [largest((shape[axis] - chunk * i, ZERO), Facts()) for i in range(count)]
-        parts = [smallest((chunk, left), Facts()) for left in rest]
+        rest = [largest((shape[axis] - chunk * i, ZERO)) for i in range(count)]
+        parts = [smallest((chunk, left)) for left in rest]
     return [changed(shape, axis, part) for part in parts]
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-import onnx_ir as ir
-
-from onnx_kvtool.core.storage import stored_tensor
+from onnx_kvtool.core.storage import small_tensor
 from onnx_kvtool.guard.wrong_sizes import scaled
+from onnx_kvtool.symbolic.contents import LARGEST
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import ONE, Expr, integer
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
@@ -168,66 +167,54 @@ def resize(site: ShapeSite) -> Shapes:
         if elements is None or len(elements) != len(axes):
             why = site.cause_of(sizes)
             return (tuple(site.lost(i, why) if i in axes else n for i, n in enumerate(shape)),)
-        return (_with(shape, axes, elements),)
+        found = dict(zip(axes, elements, strict=True))
+        return (tuple(found.get(i, n) for i, n in enumerate(shape)),)
     if site.view.string("coordinate_transformation_mode", "") == "tf_crop_and_resize":
         raise Unknown("no-rule", "`roi` crops before it is resized")
-    value = site.view.input("scales")
-    return (_with(shape, axes, _scaled(site, shape, axes, value)),)
+    return (_scaled(site, shape, axes),)
 
 
 def upsample(site: ShapeSite) -> Shapes:
     """Upsample-7 and 9: each size times its scale."""
     shape = site.shape(0)
-    axes = list(range(len(shape)))
-    if "scales" not in site.view.facts.attributes:
-        return (_with(shape, axes, _scaled(site, shape, axes, site.view.input("scales"))),)
-    given = site.view.attribute("scales")
-    scales = [float(n) for n in given] if isinstance(given, tuple) else []
-    return (_with(shape, axes, _times(site, shape, axes, scales, "scales")),)
+    return (_scaled(site, shape, range(len(shape))),)
 
 
-def _scaled(
-    site: ShapeSite, shape: Shape, axes: Sequence[int], value: ir.Value | None
-) -> Sequence[Expr]:
-    tensor = None if value is None or value.is_graph_input() else stored_tensor(value)
-    if value is None or tensor is None or isinstance(tensor, ir.ExternalTensor):
-        name = "scales" if value is None else value.name
-        return [site.lost(axis, f"it depends on the elements of `{name}`") for axis in axes]
-    scales = [float(n) for n in tensor.numpy().ravel()]
-    return _times(site, shape, axes, scales, value.name or "")
+def _scaled(site: ShapeSite, shape: Shape, axes: Sequence[int]) -> Shape:
+    """Return a shape with sizes times their scales, rounded down, in the place of some.
 
-
-def _times(
-    site: ShapeSite, shape: Shape, axes: Sequence[int], scales: Sequence[float], name: str
-) -> Sequence[Expr]:
-    """Return sizes times scales, rounded down; one that runtimes round apart is unknown."""
+    One that runtimes round apart is unknown.
+    """
+    name, sizes = "scales", list(shape)
+    if name in site.view.facts.attributes:
+        given = site.view.attribute(name)
+        scales = given if isinstance(given, tuple) else ()
+    else:
+        value = site.view.input(name)
+        tensor = small_tensor(value, LARGEST)
+        name = name if value is None else value.name or ""
+        if tensor is None:
+            for axis in axes:
+                sizes[axis] = site.lost(axis, f"it depends on the elements of `{name}`")
+            return tuple(sizes)
+        scales = tuple(tensor.numpy().ravel())
     malformed_if(
         len(scales) != len(axes), f"`{name}` has {len(scales)} elements for {len(axes)} axes"
     )
-    found = []
-    for axis, scale in zip(axes, scales, strict=True):
-        size = shape[axis].number
-        if size is not None:
-            product = scaled(size, scale)
-            why = f"{size} times {scale} depends on how a runtime rounds"
-            found.append(site.lost(axis, why) if product is None else integer(product))
-            continue
-        plain = Fraction(scale).limit_denominator(_PLAINEST)
-        if scale <= 0 or float(plain) != scale or plain.numerator > _PLAINEST:
-            found.append(
-                site.lost(axis, f"kvtool has no expression for `{shape[axis]}` times {scale}")
-            )
-            continue
-        whole = shape[axis] * plain.numerator
-        found.append(divided(whole, integer(plain.denominator)))
-    return found
+    for axis, scale in zip(axes, map(float, scales), strict=True):
+        sizes[axis] = _times(site, axis, shape[axis], scale)
+    return tuple(sizes)
 
 
-def _with(shape: Shape, axes: Sequence[int], sizes: Sequence[Expr]) -> Shape:
-    result = list(shape)
-    for axis, size in zip(axes, sizes, strict=True):
-        result[axis] = size
-    return tuple(result)
+def _times(site: ShapeSite, axis: int, size: Expr, scale: float) -> Expr:
+    if size.number is not None:
+        product = scaled(size.number, scale)
+        why = f"{size} times {scale} depends on how a runtime rounds"
+        return site.lost(axis, why) if product is None else integer(product)
+    plain = Fraction(scale).limit_denominator(_PLAINEST)
+    if scale <= 0 or float(plain) != scale or plain.numerator > _PLAINEST:
+        return site.lost(axis, f"kvtool has no expression for `{size}` times {scale}")
+    return divided(size * plain.numerator, integer(plain.denominator))
 
 
 def depth_to_space(site: ShapeSite) -> Shapes:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from onnx_kvtool.core.storage import stored_tensor
+from onnx_kvtool.core.storage import fixed_tensor
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import NEWEST, op_facts
@@ -89,7 +89,7 @@ def _draws(node: ir.Node) -> bool:
     flag = next((value for formal, value in given if formal.name == _TRAINING), None)
     if flag is None:
         return False
-    known = None if flag.is_graph_input() else stored_tensor(flag)
+    known = fixed_tensor(flag)
     return known is None or bool(known.numpy().any())
 
 
