@@ -47,16 +47,17 @@ class KvtoolBackendRep(BackendRep):
             KvtoolError: As `ReferenceEvaluator.run`.
         """
         names = self._session.required
-        if isinstance(inputs, Mapping):
-            feeds = dict(inputs)
-        else:
-            values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-            if len(values) > len(names):
-                raise UsageError(
-                    f"got {counted(len(values), 'input')}, expected at most {len(names)}"
-                )
-            feeds = dict(zip(names, values, strict=False))
-        return tuple(self._session.run(None, feeds))
+        return tuple(self._session.run(None, _by_name(inputs, names, "at most ")))
+
+
+def _by_name(inputs: Any, names: Sequence[str], at_most: str = "") -> dict[str, Any]:
+    """Return inputs of any form by name; without `at_most`, each name needs one."""
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+    if len(values) > len(names) or (len(values) < len(names) and not at_most):
+        raise UsageError(f"got {counted(len(values), 'input')}, expected {at_most}{len(names)}")
+    return dict(zip(names, values, strict=False))
 
 
 class KvtoolBackend(Backend):
@@ -114,14 +115,10 @@ class KvtoolBackend(Backend):
             KvtoolError: As `prepare` and `KvtoolBackendRep.run`.
         """
         names = list(dict.fromkeys(name for name in node.input if name))
-        if not isinstance(inputs, Mapping):
-            values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-            if len(values) != len(names):
-                raise UsageError(f"got {counted(len(values), 'input')}, expected {len(names)}")
-            inputs = dict(zip(names, values, strict=True))
+        feeds = _by_name(inputs, names)
         opset = kwargs.get("opset_version")
         opsets = None if opset is None else {node.domain: opset}
-        return cls.prepare(node, device, opsets=opsets).run(inputs)
+        return cls.prepare(node, device, opsets=opsets).run(feeds)
 
 
 is_compatible = KvtoolBackend.is_compatible

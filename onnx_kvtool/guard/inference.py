@@ -38,7 +38,14 @@ from onnx_kvtool.guard.wrong_sizes import (
     infer_past_rounded_sizes,
     infer_past_scores,
 )
-from onnx_kvtool.model_io.forms import Holder, LongList, SparseInitializer, TypeWriter, VerbatimType
+from onnx_kvtool.model_io.forms import (
+    Holder,
+    LongList,
+    SparseInitializer,
+    TypeWriter,
+    VerbatimType,
+    held,
+)
 from onnx_kvtool.model_io.message import MessageWriter
 
 _A = onnx.AttributeProto
@@ -265,13 +272,11 @@ def _is_negative(tensor: ir.TensorProtocol) -> bool:
 
 def _spare_inference(type_: onnx.TypeProto) -> None:
     """Make the sizes unknown that `weightless` lists as left out."""
-    kind = type_.WhichOneof("value")
-    if kind in ("sequence_type", "optional_type"):
-        _spare_inference(getattr(type_, kind).elem_type)
+    inner = held(type_)
+    kind = inner.WhichOneof("value")
     if kind not in ("tensor_type", "sparse_tensor_type"):
         return
-    tensor = getattr(type_, kind)
-    dims = tensor.shape.dim
+    dims = getattr(inner, kind).shape.dim
     for dim in dims:
         if dim.dim_value < 0 or (len(dims) == 1 and dim.dim_value > LONGEST):
             dim.Clear()

@@ -13,6 +13,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.core.errors import MalformedModel
 from onnx_kvtool.core.storage import ELEMENT_TYPES, element_count, stored_bytes
 from onnx_kvtool.core.words import counted
+from onnx_kvtool.model_io.forms import held
 from onnx_kvtool.model_io.protobuf import Message, UnknownFieldSet
 
 # The result of judging a model message.
@@ -322,12 +323,10 @@ def is_plain_tensor(type_: onnx.TypeProto) -> bool:
 
 def is_nameless_opaque(type_: onnx.TypeProto) -> bool:
     """Return whether a type, or what it holds, is an opaque one without a name."""
-    kind = type_.WhichOneof("value")
-    if kind in ("sequence_type", "optional_type"):
-        return is_nameless_opaque(getattr(type_, str(kind)).elem_type)
-    if kind == "map_type":
-        return is_nameless_opaque(type_.map_type.value_type)
-    return kind == "opaque_type" and not type_.opaque_type.name
+    inner = held(type_)
+    if inner.HasField("map_type"):
+        return is_nameless_opaque(inner.map_type.value_type)
+    return inner.HasField("opaque_type") and not inner.opaque_type.name
 
 
 def has_form(type_: onnx.TypeProto, location: Location) -> bool:
@@ -340,22 +339,14 @@ def has_form(type_: onnx.TypeProto, location: Location) -> bool:
     Raises:
         MalformedModel: If the element type is unknown.
     """
-    return _has_form(type_, location, nested=False)
-
-
-def _has_form(type_: onnx.TypeProto, location: Location, *, nested: bool) -> bool:
-    if type_.HasField("tensor_type"):
-        tensor: onnx.TypeProto.Tensor | onnx.TypeProto.SparseTensor = type_.tensor_type
-    elif type_.HasField("sparse_tensor_type"):
-        tensor = type_.sparse_tensor_type
-        nested = True  # onnx_ir keeps only the element type of a sparse tensor
-    elif type_.HasField("sequence_type"):
-        return _has_form(type_.sequence_type.elem_type, location, nested=True)
-    elif type_.HasField("optional_type"):
-        return _has_form(type_.optional_type.elem_type, location, nested=True)
-    else:
+    inner = held(type_)
+    kind = inner.WhichOneof("value")
+    if kind not in ("tensor_type", "sparse_tensor_type"):
         # onnx_ir represents a missing type: None.
-        return not nested and type_.WhichOneof("value") is None and not type_.denotation
+        return inner is type_ and kind is None and not type_.denotation
+    tensor = getattr(inner, kind)
     if tensor.elem_type not in ELEMENT_TYPES:
         raise unknown_type(tensor.elem_type, location)
-    return tensor.HasField("elem_type") or not (nested or type_.denotation)
+    # onnx_ir keeps only the element type of a sparse tensor.
+    is_bare = inner is type_ and kind == "tensor_type" and not type_.denotation
+    return is_bare or bool(tensor.HasField("elem_type"))

@@ -64,9 +64,13 @@ class GraphJudge:
         scope = Scope(path, graph.node, set(), outer)
         for info in graph.input:
             self._type(info, path)
-            if not info.name or info.name in scope.names:
-                self._bad_input(info.name, path)
-            self._define(info.name, scope, Location(path, value=info.name))
+            place = Location(path, value=info.name)
+            if not info.name:
+                self.found.add("unnamed-input", place, "has an input without a name")
+            elif info.name in scope.names:
+                text = f"has two inputs of the name `{info.name}`"
+                self.found.add("duplicate-input", place, text)
+            self._define(info.name, scope, place)
         described = self.value_infos(graph.value_info, path)
         self._initializers(graph, scope, described)
         self.nodes(scope)
@@ -224,17 +228,16 @@ class GraphJudge:
         seen.add(name)
 
     def _type(self, info: onnx.ValueInfoProto, path: str) -> None:
-        if not is_plain_tensor(info.type) and not has_form(
-            info.type, Location(path, value=info.name)
-        ):
+        is_plain = is_plain_tensor(info.type)
+        if is_plain and not info.metadata_props and not len(UnknownFieldSet(info)):
+            return
+        place = Location(path, value=info.name)
+        if not is_plain and not has_form(info.type, place):
             self.found.types.append(info)
             if is_nameless_opaque(info.type):
-                place = Location(path, value=info.name)
                 self.found.add("unnamed-opaque-type", place, "is of an opaque type without a name")
-        if info.metadata_props or len(UnknownFieldSet(info)):
-            place = Location(path, value=info.name)
-            self.found.keys(info.metadata_props, place)
-            self.found.fields(info, place)
+        self.found.keys(info.metadata_props, place)
+        self.found.fields(info, place)
 
     def _define(self, name: str, scope: Scope, place: Location) -> None:
         if scope.outer is not None and name and scope.outer.sees(name):
@@ -247,11 +250,6 @@ class GraphJudge:
             )
         if name:
             scope.names.add(name)
-
-    def _bad_input(self, name: str, path: str) -> None:
-        code, what = ("duplicate-input", "two inputs") if name else ("unnamed-input", "an input")
-        text = f"has {what} of the name `{name}`" if name else f"has {what} without a name"
-        self.found.add(code, Location(path, value=name), text)
 
     def _unseen_input(self, name: str, scope: Scope, index: int) -> None:
         require_text((name,), scope.path)

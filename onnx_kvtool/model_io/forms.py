@@ -83,7 +83,14 @@ def _outermost(root: onnx.ModelProto | Holder) -> list[Holder]:
     return [root.graph, *root.functions] if isinstance(root, onnx.ModelProto) else [root]
 
 
-# Forms that onnx_ir does not have: kept verbatim, and opaque.
+# Types: what sequences and optionals hold, and forms that onnx_ir does not have, kept verbatim.
+
+
+def held(type_: onnx.TypeProto) -> onnx.TypeProto:
+    """Return what sequences and optionals hold, however deep; another type is itself."""
+    while (kind := type_.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        type_ = getattr(type_, str(kind)).elem_type
+    return type_
 
 
 class VerbatimType:

@@ -79,22 +79,18 @@ def hide(found: Judgement) -> Hidden:
         tensor.metadata_props.add(key=hidden.mark, value=hidden.put(extras))
     for graph in found.sparse:
         for sparse in graph.sparse_initializer:
-            _hide_sparse(graph, sparse, hidden)
+            kept = onnx.SparseTensorProto()
+            kept.CopyFrom(sparse)
+            # External, so that nothing but its shape and type can be read off the placeholder.
+            placeholder = graph.initializer.add(
+                name=sparse.values.name,
+                data_type=sparse.values.data_type,
+                dims=sparse.dims,
+                data_location=onnx.TensorProto.EXTERNAL,
+            )
+            placeholder.external_data.add(key="location", value=hidden.put(kept))
         del graph.sparse_initializer[:]
     return hidden
-
-
-def _hide_sparse(graph: onnx.GraphProto, sparse: onnx.SparseTensorProto, hidden: Hidden) -> None:
-    # External, so that nothing but its shape and type can be read off the placeholder.
-    piece = onnx.SparseTensorProto()
-    piece.CopyFrom(sparse)
-    placeholder = graph.initializer.add(
-        name=sparse.values.name,
-        data_type=sparse.values.data_type,
-        dims=sparse.dims,
-        data_location=onnx.TensorProto.EXTERNAL,
-    )
-    placeholder.external_data.add(key="location", value=hidden.put(piece))
 
 
 def restore(model: ir.Model, hidden: Hidden) -> None:

@@ -217,13 +217,24 @@ def from_message(message: onnx.ModelProto, path: str, name: str, directory: str)
             for entry in imports:
                 if entry.domain in DEFAULT_DOMAINS:
                     entry.domain = ""
-        model = _from_message(message)
+        with _quiet():
+            model = ir.serde.deserialize_model(message)
         carried.restore(model, hidden)
+    except ir.serde.SerdeError as error:
+        raise UnreadableModel(
+            f"{name}: onnx_ir cannot represent the model: {reason(error)}",
+            help="report this model; other tools may be able to repair it",
+        ) from error
     except UnreadableModel as error:
         raise type(error)(f"{name}: {error.message}", help=error.help) from error
     except UnicodeDecodeError as error:
         raise MalformedModel(f"{name}contains text that is not UTF-8") from error
-    _set_base_dir(model, directory, everywhere=found.hidden_external)
+    # `onnx_ir.external_data.set_base_dir` leaves out functions.
+    stored = (value.const_value for value in model.graph.initializers.values())
+    everywhere = (tensor for _, tensor in walk.tensors(model))
+    for tensor in everywhere if found.hidden_external else stored:
+        if isinstance(tensor, ir.ExternalTensor):
+            tensor.base_dir = directory
     known = Origin(
         path,
         directory,
@@ -262,8 +273,10 @@ def serialize(model: ir.Model) -> bytes:
         KvtoolError: If the message would be larger than 2**31 - 1 bytes, or the model holds
             something that has no written form, such as a value without a name.
     """
+    values = (v for _, graph in walk.graphs(model) for v in graph.initializers.values())
+    inline = (v.const_value for v in values if not isinstance(v.const_value, ir.ExternalTensor))
     # Asked before a message is built, which would take the same space once more.
-    if _inline_bytes(model) > MAX_MESSAGE_BYTES:
+    if sum(tensor_bytes(tensor) for tensor in inline if tensor is not None) > MAX_MESSAGE_BYTES:
         raise _too_large()
     known = origin(model)
     try:
@@ -322,17 +335,6 @@ def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None
         raise UnwritableOutput(f"cannot write to standard output: {error.strerror}") from error
 
 
-def _from_message(message: onnx.ModelProto) -> ir.Model:
-    try:
-        with _quiet():
-            return ir.serde.deserialize_model(message)
-    except ir.serde.SerdeError as error:
-        raise UnreadableModel(
-            f"onnx_ir cannot represent the model: {reason(error)}",
-            help="report this model; other tools may be able to repair it",
-        ) from error
-
-
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep onnx_ir from logging what `judge` has found already."""
@@ -343,31 +345,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _set_base_dir(model: ir.Model, directory: str, *, everywhere: bool) -> None:
-    """Tell the external tensors where the model lies.
-
-    `onnx_ir.external_data.set_base_dir` leaves out functions.
-    """
-    if everywhere:
-        tensors: list[ir.TensorProtocol | None] = [tensor for _, tensor in walk.tensors(model)]
-    else:
-        tensors = [v.const_value for v in model.graph.initializers.values()]
-    for tensor in tensors:
-        if isinstance(tensor, ir.ExternalTensor):
-            tensor.base_dir = directory
-
-
-def _inline_bytes(model: ir.Model) -> int:
-    """Return the bytes of the values that the model file itself has to hold, about."""
-    total = 0
-    for _, graph in walk.graphs(model):
-        for value in graph.initializers.values():
-            tensor = value.const_value
-            if tensor is not None and not isinstance(tensor, ir.ExternalTensor):
-                total += tensor_bytes(tensor)
-    return total
 
 
 def _too_large() -> KvtoolError:

@@ -88,11 +88,14 @@ class _Walk:
             number, kind = tag >> 3, tag & 7
             if number == 0:
                 raise self._flaw()
-            if kind != BYTES:
-                size = self._plain(head, tag_end, kind)
+            if kind in (VARINT, FIXED32, FIXED64):
+                width = {FIXED32: 4, FIXED64: 8}.get(kind)
+                size = self._varint(head, tag_end)[1] if width is None else tag_end + width
                 yield self._exactly(position, size)
                 position += size
                 continue
+            if kind != BYTES:
+                raise self._flaw()
             length, used = self._varint(head, tag_end)
             first, last = position + used, position + used + length
             if end is not None and last > end:
@@ -112,14 +115,6 @@ class _Walk:
         entry = _field(1, b"location") + _field(2, f"{self.mark}{len(self.places)}".encode())
         self.places.append((first, last))
         return _field(_TENSOR_EXTERNAL, entry) + bytes((_TENSOR_LOCATION << 3 | VARINT, 1))
-
-    def _plain(self, head: bytes, used: int, kind: int) -> int:
-        """Return the bytes of a field, tag included, that is no text."""
-        if kind == VARINT:
-            return self._varint(head, used)[1]
-        if kind in (FIXED32, FIXED64):
-            return used + (4 if kind == FIXED32 else 8)
-        raise self._flaw()
 
     def _varint(self, data: bytes, position: int) -> tuple[int, int]:
         try:

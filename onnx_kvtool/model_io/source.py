@@ -80,32 +80,22 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
     try:
         message.ParseFromString(data)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise _not_a_model(data, name) from error
+        raise _no_model(data, name, None) from error
     if not message.HasField("graph"):
-        raise _no_model(data, name, "a graph")
+        raise _no_model(data, name, "graph")
     if not message.opset_import and not message.ir_version:
-        raise _no_model(data, name, "an IR version or an opset import")
+        raise _no_model(data, name, "IR version or an opset import")
     return message
 
 
-def _not_a_model(data: bytes, name: str) -> UnreadableModel:
-    if foreign := _foreign(data, name):
-        return foreign
-    flaw = explain(data)
-    return UnreadableModel(f"{name} {flaw.what}", help=flaw.help)
-
-
-def _foreign(data: bytes, name: str) -> UnreadableModel | None:
-    found = recognise(data)
-    if found is None:
-        return None
-    return UnreadableModel(f"{name} {found.what}, expected an ONNX model", help=found.help)
-
-
-def _no_model(data: bytes, name: str, missing: str) -> UnreadableModel:
-    if foreign := _foreign(data, name):
-        return foreign
+def _no_model(data: bytes, name: str, missing: str | None) -> UnreadableModel:
+    """Return the error for bytes that are another kind of file, damaged, or lack a part."""
+    if found := recognise(data):
+        return UnreadableModel(f"{name} {found.what}, expected an ONNX model", help=found.help)
+    if missing is None:
+        flaw = explain(data)
+        return UnreadableModel(f"{name} {flaw.what}", help=flaw.help)
     return UnreadableModel(
-        f"{name} is no ONNX model: it has no {missing.removeprefix('a ').removeprefix('an ')}",
+        f"{name} is no ONNX model: it has no {missing}",
         help="check that this is a model and not, for example, a saved tensor",
     )

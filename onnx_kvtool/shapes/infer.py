@@ -12,12 +12,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.storage import is_misdeclared, stored_tensor
-from onnx_kvtool.core.walk import graphs, is_op, nodes, subgraphs
+from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.guard.contents import HOLDERS, INFERENCE_ERRORS
 from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.inference import infer_with_data, weightless
-from onnx_kvtool.model_io.forms import every_node, named_bodies
-from onnx_kvtool.ops.view import given_input
+from onnx_kvtool.model_io.forms import every_node, held, named_bodies
 from onnx_kvtool.symbolic.dimensions import is_invented
 
 if TYPE_CHECKING:
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
 
 def innermost(message: onnx.TypeProto) -> onnx.TypeProto.Tensor | None:
     """Return the tensor type in a type, below sequences and optionals; None if there is none."""
-    while (kind := message.WhichOneof("value")) in ("sequence_type", "optional_type"):
-        message = getattr(message, str(kind)).elem_type
-    return message.tensor_type if kind == "tensor_type" else None
+    inner = held(message)
+    return inner.tensor_type if inner.HasField("tensor_type") else None
 
 
 def read_type(message: onnx.TypeProto) -> ir.TypeProtocol | None:
@@ -336,7 +334,7 @@ def _matches(
     for node in graph:
         for output in node.outputs:
             if output in lacking and (found := declared.get(output.name or "")) is not None:
-                yield output, _without_doubt(node, output, found.type)
+                yield output, found.type
         inner = dict(subgraphs(node)) if node.attributes.data else None
         if not inner:
             continue
@@ -346,22 +344,6 @@ def _matches(
         for name, nested in named_bodies(protos[names[0]]) if names else ():
             if name in inner:
                 yield from _matches(inner[name], nested, lacking)
-
-
-def _without_doubt(node: ir.Node, output: ir.Value, found: onnx.TypeProto) -> onnx.TypeProto:
-    """Return an inferred type without a width of Attention's scores that may be wrong.
-
-    The width is the number of past and new keys. onnx 1.23.2 takes a symbolic number of past keys
-    for 0.
-    """
-    if not is_op(node, "Attention") or given_input(node, 4) is None or output.index() != 3:
-        return found
-    if len(found.tensor_type.shape.dim) != 4:
-        return found
-    doubted = onnx.TypeProto()
-    doubted.CopyFrom(found)
-    doubted.tensor_type.shape.dim[3].Clear()
-    return doubted
 
 
 def _is_unknown(value: ir.Value) -> bool:

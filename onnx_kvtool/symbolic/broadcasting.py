@@ -181,7 +181,7 @@ _LARGEST_SUM = 4
 _Case = dict[Atom, Expr]
 
 
-def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities | None = None) -> Expr | None:
+def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities) -> Expr | None:
     """Return the broadcast of two sizes in every run that does not fail.
 
     Returns:
@@ -191,7 +191,7 @@ def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities | None = None) -
         return a
     if a == ONE:
         return b
-    one, other = (a, b) if equalities is None else map(equalities.resolved, (a, b))
+    one, other = map(equalities.resolved, (a, b))
     if one == other or other == ONE:
         return a
     if one == ONE:

@@ -27,6 +27,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import maker, read_values
+from onnx_kvtool.ops.result_types import output_types
 from onnx_kvtool.ops.traits import EXACT, FLOAT_TYPES, WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
@@ -195,7 +196,7 @@ class IndexMaps:
                 return None  # that of another version, perhaps, which gives it another meaning
             site = ElementSite(
                 node, view.opset, _NOWHERE, self._around, self._operand, True, view,
-                value.index() or 0, self._dtype(view, value),
+                value.index() or 0, self._dtype(node, view.opset, value),
             )  # fmt: skip
             # A constant has its own shape, and most nodes of a model are constants.
             shape = () if node.op_type == "Constant" else self._result(site, value)
@@ -244,24 +245,17 @@ class IndexMaps:
         known = self._memo.get(value)
         return known or IndexMap(self._declared(value), value.dtype)
 
-    def _dtype(self, view: NodeView, value: ir.Value) -> ir.DataType | None:
+    def _dtype(self, node: ir.Node, opset: int, value: ir.Value) -> ir.DataType | None:
         """Return the type of an output: as declared, or as the schema derives it from inputs."""
+
+        def type_of(operand: ir.Value) -> ir.TypeProtocol | None:
+            dtype = operand.dtype or self._operand(operand).dtype
+            return None if dtype is None else ir.TensorType(dtype)
+
         if value.dtype is not None:
             return value.dtype
-        formal = view.facts.output(value.index() or 0)
-        if formal is None:
-            return None
-        if len(formal.types) == 1:
-            (name,) = formal.types
-            return ir.DataType[name.removeprefix("tensor(").removesuffix(")").upper()]
-        for index, operand in enumerate(view.node.inputs):
-            given = view.facts.input(index)
-            if operand is None or given is None or given.type_parameter != formal.type_parameter:
-                continue
-            known = operand.dtype or self._operand(operand).dtype
-            if known is not None:
-                return known
-        return None
+        found = dict(enumerate(output_types(node, opset, type_of))).get(value.index() or 0)
+        return None if found is None else found.dtype
 
     def _declared(self, value: ir.Value) -> Exprs | None:
         dims = dims_of(value)

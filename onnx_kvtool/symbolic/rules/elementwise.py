@@ -147,9 +147,7 @@ def broadcast(site: ShapeSite) -> Shapes:
     return (broadcast_shapes(site, [(i, site.shape(i)) for i in indices]),)
 
 
-def broadcast_shapes(
-    site: ShapeSite, shapes: Sequence[tuple[int, Shape]], output: int = 0
-) -> Shape:
+def broadcast_shapes(site: ShapeSite, shapes: Sequence[tuple[int, Shape]]) -> Shape:
     """Return the broadcast of some shapes, each with the position of its input, for the report."""
     rank = max((len(shape) for _, shape in shapes), default=0)
     result = []
@@ -158,14 +156,12 @@ def broadcast_shapes(
         for index, shape in shapes:
             place = axis - rank + len(shape)
             if place >= 0:
-                size = _meet(site, size, shape[place], index, place, axis, output)
+                size = _meet(site, size, shape[place], index, place, axis)
         result.append(size)
     return tuple(result)
 
 
-def _meet(
-    site: ShapeSite, a: Expr, b: Expr, index: int, place: int, axis: int, output: int
-) -> Expr:
+def _meet(site: ShapeSite, a: Expr, b: Expr, index: int, place: int, axis: int) -> Expr:
     size = broadcast_size(a, b, site.knowledge.equalities)
     if size is not None:
         return size
@@ -175,11 +171,11 @@ def _meet(
     for atom in (*a.atoms(), *b.atoms()):
         lost = site.knowledge.lost_sizes.get(atom)
         if lost is not None:
-            return site.knowledge.unknown_size(site.node.outputs[output], axis, lost)
+            return site.knowledge.unknown_size(site.node.outputs[0], axis, lost)
         if isinstance(atom, Element):
-            return site.lost(axis, site.cause_of(atom.value), output=output)
+            return site.lost(axis, site.cause_of(atom.value))
     why = f"{_named(a)} and {_named(b)} are broadcast, and either may be 1"
-    return site.lost(axis, why, code="ambiguous-broadcast", output=output)
+    return site.lost(axis, why, code="ambiguous-broadcast")
 
 
 def _named(size: Expr) -> str:
