@@ -91,14 +91,14 @@ def slices_negative_size(message: onnx.ModelProto) -> str | None:
     if not windows or not (hidden or nested):
         return None
     try:
-        result = infer_hiding(contents, _infer, [*hidden, *nested])
+        result = infer_hiding(
+            contents,
+            lambda held: onnx.shape_inference.infer_shapes(held.message),
+            [*hidden, *nested],
+        )
     except INFERENCE_ERRORS:
         return None
     return windows[0].op_type if _negative(result.graph) else None
-
-
-def _infer(contents: Contents) -> onnx.ModelProto:
-    return onnx.shape_inference.infer_shapes(contents.message)
 
 
 def _suspects(contents: Contents) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:

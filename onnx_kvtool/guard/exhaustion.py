@@ -62,15 +62,11 @@ def may_run_out(contents: Contents) -> bool:
         return False
     graph = contents.message.graph
     infos = (*graph.input, *graph.value_info, *graph.output)
-    if any(_is_long(info.type.tensor_type.shape) for info in infos) or _piles_up(contents):
+    if any(_length(info) > LONGEST for info in infos) or _piles_up(contents):
         return True
     large = contents.constants(_may_be_a_large_size, INTEGERS)
     scales = contents.constants(_may_be_a_large_size, FLOATS)
     return bool(large or scales) and _tells_a_node(contents, large, scales)
-
-
-def _is_long(shape: onnx.TensorShapeProto) -> bool:
-    return len(shape.dim) == 1 and shape.dim[0].dim_value > LONGEST
 
 
 def _piles_up(contents: Contents) -> bool:

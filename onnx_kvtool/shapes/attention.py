@@ -26,7 +26,7 @@ _Sizes = tuple[tuple[str, int], ...]
 Rows = Mapping[tuple[ir.Value, ir.Value, int], int]
 """The most rows that caches may have that grow by at least one: past, present and the axis."""
 
-_Granted = tuple[Mapping[ir.Value, str], Rows]
+Granted = tuple[Mapping[ir.Value, str], Rows]
 """Inputs that are 1 throughout, and the most rows of values."""
 
 
@@ -34,8 +34,7 @@ def prove_each(
     model: ir.Model,
     softmaxes: Sequence[ir.Node],
     choice: AttentionChoice,
-    unpadded: Mapping[ir.Value, str] | None = None,
-    rows: Rows | None = None,
+    granted: Granted,
 ) -> list[_Answer]:
     """Return what the attention around each Softmax becomes, or what is missing.
 
@@ -51,14 +50,13 @@ def prove_each(
         model: The model. Values without a type get the one that is found, nothing else changes.
         softmaxes: Candidates.
         choice: What the user wants.
-        unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
-        rows: The most rows of caches that grow: in the result, none has more than its capacity.
+        granted: Inputs that are 1 throughout, each with the text that grants it, and the most rows
+            of caches that grow: in the result, none has more than its capacity.
 
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.
     """
-    ones = unpadded or {}, rows or {}
-    first = _Run.of(model, choice, ones)
+    first = _Run.of(model, choice, granted)
     found = [first.prove(softmax) for softmax in softmaxes]
     empty: dict[frozenset[Expr], list[int]] = {}
     taken: dict[_Sizes, list[int]] = {}
@@ -69,9 +67,9 @@ def prove_each(
         elif not isinstance(one, Fusion) and (sizes := branches.get(softmaxes[place].graph)):
             taken.setdefault(sizes, []).append(place)
     for sizes, places in [*taken.items()][:_MOST_RUNS]:
-        run = _Run.of(model, choice, ones, dims=dict(sizes))
+        run = _Run.of(model, choice, granted, dims=dict(sizes))
         _ask(run, places, softmaxes, found)
-    _ask_without(model, choice, ones, empty, softmaxes, found)
+    _ask_without(model, choice, granted, empty, softmaxes, found)
     return found
 
 
@@ -83,7 +81,7 @@ def prove_within(run: Forward, softmax: ir.Node) -> _Answer:
 def _ask_without(
     model: ir.Model,
     choice: AttentionChoice,
-    unpadded: _Granted,
+    granted: Granted,
     empty: Mapping[frozenset[Expr], list[int]],
     softmaxes: Sequence[ir.Node],
     found: list[_Answer],
@@ -94,7 +92,7 @@ def _ask_without(
         if not waiting:
             break
         without, unnamed, places = waiting.pop(0)
-        run = _Run.of(model, choice, unpadded, may_be_empty=without, unnamed_may_be_empty=unnamed)
+        run = _Run.of(model, choice, granted, may_be_empty=without, unnamed_may_be_empty=unnamed)
         more: dict[tuple[frozenset[Expr], bool], list[int]] = {}
         for place, again in _ask(run, places, softmaxes, found):
             sizes = frozenset(again.sizes) if isinstance(again, MayBeEmpty) else frozenset()
@@ -122,7 +120,7 @@ class _Run:
     def of(
         model: ir.Model,
         choice: AttentionChoice,
-        granted: _Granted,
+        granted: Granted,
         *,
         dims: Mapping[str, int] | None = None,
         may_be_empty: Collection[Expr] = (),
@@ -143,7 +141,7 @@ class _Run:
         may_say_more = bounds.nonnegative and found.sight.knowledge.may_say_more
         return infer(bounds) if may_say_more else found
 
-    def __init__(self, run: Forward, choice: AttentionChoice, granted: _Granted) -> None:
+    def __init__(self, run: Forward, choice: AttentionChoice, granted: Granted) -> None:
         opset = run.model.opset_imports[""]
         unpadded, rows = granted
         maps = run.contents(opset)

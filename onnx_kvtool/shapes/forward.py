@@ -348,16 +348,19 @@ class Forward:
             except Unknown as error:
                 return [Outcome(None, error)] * len(node.outputs)
             return calls.call(self, node, form, context, is_bound=True)
-        if node.domain != "":
-            return self._of_other_domain(site, context)
-        facts = op_facts(node.op_type, opset)
-        if facts is None or facts.deprecated:
-            fitting = report_wrong_opset(site)
+        if node.domain != "":  # another one of ONNX
+            opset = node.version or context.imports.get(node.domain, 1)
+            site = replace(site, opset=opset)
+        facts = op_facts(node.op_type, opset, node.domain)
+        if facts is None or (facts.deprecated and node.domain == ""):
+            fitting = None if node.domain else report_wrong_opset(site)
             if fitting is None:
-                return self._unknown_operator(node)
+                why = Unknown("unknown-operator", f"`{operator_label(node)}` is unknown")
+                return [Outcome(None, why)] * len(node.outputs)
             opset, site = fitting, replace(site, opset=fitting)
         types = output_types(node, opset, knowledge.types.get)
-        rule = shape_rule(node.op_type)
+        other = OTHER_RULES.get(f"{node.domain}::{node.op_type}")
+        rule = other if node.domain else shape_rule(node.op_type)
         if rule is None:
             return _by_onnx(site, types)
         shapes = _guarded(site, rule, node.outputs)
@@ -367,23 +370,6 @@ class Forward:
             told = _by_onnx(site, types)
             types = [one or other.type for one, other in zip(types, told, strict=False)]
         return _paired(types, shapes)
-
-    def _of_other_domain(self, site: ShapeSite, context: GraphContext) -> Sequence[Outcome]:
-        """Infer an operator of another domain of ONNX."""
-        node = site.node
-        opset = node.version or context.imports.get(node.domain, 1)
-        if op_facts(node.op_type, opset, node.domain) is None:
-            return self._unknown_operator(node)
-        types = output_types(node, opset, self.knowledge.types.get)
-        rule = OTHER_RULES.get(f"{node.domain}::{node.op_type}")
-        if rule is not None:
-            return _paired(types, _guarded(site, rule, node.outputs))
-        return _by_onnx(replace(site, opset=opset), types)
-
-    def _unknown_operator(self, node: ir.Node) -> Sequence[Outcome]:
-        """Return the unknown outputs of an unknown operator."""
-        why = Unknown("unknown-operator", f"`{operator_label(node)}` is unknown")
-        return [Outcome(None, why)] * len(node.outputs)
 
 
 _NOTHING = Unknown("no-rule", "kvtool has no rule for this output")

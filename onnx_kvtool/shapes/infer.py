@@ -182,7 +182,7 @@ def annotate(
     for value, type_ in () if inferred is None else _matches(model.graph, inferred, lacking):
         completion.write(value, type_)
     annotations = Annotations(completion.added, failure, agrees and not corrected)
-    if completion.doubtful or (fully and any(_is_unknown(value) for value in lacking)):
+    if completion.doubtful or (fully and any(map(_is_unknown, lacking))):
         from onnx_kvtool.shapes.writing import fill
 
         told = () if inferred is None else (*inferred.value_info, *inferred.output)

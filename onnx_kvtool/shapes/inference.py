@@ -268,7 +268,6 @@ def _reason(atom: Atom) -> tuple[str, str]:
 
 def _shape_words(run: Forward, value: ir.Value) -> Dims | None:
     shape = run.knowledge.shapes.get(value)
-    if shape is None:
-        return None
     known = run.knowledge.equalities
-    return shape_words(tuple(known.resolved(size, unnamed_only=True) for size in shape))
+    sizes = (known.resolved(size, unnamed_only=True) for size in shape or ())
+    return None if shape is None else shape_words(tuple(sizes))

@@ -168,20 +168,16 @@ def multi_head_attention(site: ShapeSite) -> Shapes:
     view = ContribAttention(site.node)
     query, heads = site.shape(0), _heads(site, "num_heads")
     key, value = view.input("key"), view.input("value")
-    if len(query) == 5:  # (B, L, H, 3, D)
-        batch, length, size = query[0], query[1], query[4]
-        rows, value_size = length, size
-    elif len(query) == 3:
-        batch, length, size = query[0], query[1], _part(query[2], heads)
-        rows, value_size = length, size
-        if key is not None:
-            keys = site.shape_of(key)
-            rows = keys[2] if len(keys) == 4 else keys[1]
-        if value is not None:
-            values = site.shape_of(value)
-            value_size = values[3] if len(values) == 4 else _part(values[2], heads)
-    else:
-        raise Unknown("malformed", "the query is neither of rank 3 nor of rank 5")
+    malformed_if(len(query) not in (3, 5), "the query is neither of rank 3 nor of rank 5")
+    batch, length, *_ = query
+    size = query[4] if len(query) == 5 else _part(query[2], heads)  # (B, L, H, 3, D) packed
+    rows, value_size = length, size
+    if key is not None:
+        keys = site.shape_of(key)
+        rows = keys[2] if len(keys) == 4 else keys[1]
+    if value is not None:
+        values = site.shape_of(value)
+        value_size = values[3] if len(values) == 4 else _part(values[2], heads)
     total = rows
     shared = view.input("past_sequence_length") is not None
     past = view.input("past_key")

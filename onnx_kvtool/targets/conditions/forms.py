@@ -110,12 +110,6 @@ def _is_read_as_other(output: ir.Value, dtype: ir.DataType) -> bool:
     )
 
 
-def _uint8_output(asked: Asked) -> bool:
-    """Whether the result is uint8, or its type is unknown."""
-    given = asked.node.outputs[0].dtype
-    return given is None or given.name == "UINT8"
-
-
 def _inner_axis(asked: Asked) -> bool:
     """Whether the axis is not certainly the last one."""
     dims = asked.dims
@@ -139,12 +133,6 @@ def _promoted(asked: Asked) -> bool:
     return _is_read_as_other(asked.node.outputs[0], base)
 
 
-def _not_4d(asked: Asked) -> bool:
-    """Whether the first input does not certainly have four dimensions."""
-    dims = asked.dims
-    return dims is None or len(dims) != 4
-
-
 def _backward(asked: Asked) -> bool:
     """Whether a Slice that goes backward may start after the last element."""
     dims, steps = asked.dims, asked.listed("steps")
@@ -163,16 +151,6 @@ def _backward(asked: Asked) -> bool:
     return False
 
 
-def _empty_reshape(asked: Asked) -> bool:
-    """Whether a Reshape is known to give an empty tensor, by a size of 0."""
-    return asked.view.number("allowzero") != 0 and 0 in (asked.listed("shape") or ())
-
-
-def _no_scalar(asked: Asked) -> bool:
-    """Whether an input that must be a scalar is known to have a dimension."""
-    return bool(dims_of(asked.operand))
-
-
 def _computed_diagonal(asked: Asked) -> bool:
     """Whether the diagonal is computed, or near the limits of int64."""
     k = asked.view.input("k")
@@ -183,11 +161,6 @@ def _computed_diagonal(asked: Asked) -> bool:
 
 
 _FAR = 2.0**62
-
-
-def _vector(asked: Asked) -> bool:
-    """Whether one of the first two inputs is known to be a vector."""
-    return any(len(dims_of(value) or ()) == 1 for value in asked.node.inputs[:2])
 
 
 def _unknown_axis_size(asked: Asked) -> bool:
@@ -202,9 +175,7 @@ def _unknown_axis_size(asked: Asked) -> bool:
 
 
 FORM_CONDITIONS = (
-    _no_scalar,
     _computed_diagonal,
-    _vector,
     _unknown_axis_size,
     _in_place,
     _constant_indices,
@@ -212,13 +183,10 @@ FORM_CONDITIONS = (
     _uneven_split,
     _negative_axes,
     _narrow_range,
-    _uint8_output,
     _inner_axis,
     _integer_input,
     _promoted,
-    _not_4d,
     _backward,
-    _empty_reshape,
 )
 """Part of `CONDITIONS`."""
 
@@ -285,12 +253,6 @@ def _computed_heads(asked: Asked) -> bool:
     return bool(before)
 
 
-def _uncounted_heads(asked: Asked) -> bool:
-    """Whether only a part of each head is rotated, and there is no attribute `num_heads`."""
-    view = asked.view
-    return bool(view.attribute("rotary_embedding_dim")) and not view.attribute("num_heads")
-
-
 def _not_plain_4d(asked: Asked) -> bool:
     view = asked.attention
     if view.past_key is not None or view.past_value is not None or view.softcap != 0:
@@ -337,7 +299,6 @@ ATTENTION_CONDITIONS = (
     _masked_score_output,
     _short_mask,
     _computed_heads,
-    _uncounted_heads,
     _not_plain_4d,
     _no_kv_cache_update,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.walk import is_op, maker
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, Dims, dims_of, names_in, normal
 
@@ -62,6 +62,12 @@ class Asked:
         return None
 
     @property
+    def result(self) -> str | None:
+        """The element type of the first output; None if unknown."""
+        dtype = self.node.outputs[0].dtype
+        return None if dtype is None else dtype.name.lower()
+
+    @property
     def attention(self) -> Attention:
         """The node, an Attention."""
         return Attention(self.node, self.view.opset)
@@ -100,8 +106,7 @@ LONG_WAY = 100
 
 def shape_of_values(asked: Asked) -> bool:
     """Whether the operand of the limit depends on more than shapes and constants, or may do so."""
-    value = asked.operand
-    return value is not None and _follows_from_elements(value)
+    return _follows_from_elements(asked.operand)
 
 
 def is_constant(value: ir.Value) -> bool:
@@ -130,13 +135,10 @@ def _follows_from_elements(value: ir.Value | None, others: Collection[str] = ())
 
 def size_and_elements(asked: Asked) -> bool:
     """Whether one operand is an unknown size, and the other one depends on elements."""
-    if not any(v is not None and v.dtype in _INTEGERS for v in asked.node.inputs):
+    if not any(v is not None and v.dtype in SIZE_TYPES for v in asked.node.inputs):
         return False
     kinds = {_kind(value, asked.folder) for value in asked.node.inputs[:2]}
     return kinds == {"size", "elements"}
-
-
-_INTEGERS = (ir.DataType.INT32, ir.DataType.INT64)
 
 
 def _kind(value: ir.Value | None, folder: ConstantFolder) -> str:
@@ -310,7 +312,7 @@ def reshape_not_evident(asked: Asked) -> bool:
         return True
     if any(len(names_in(dim)) > 1 for dim in named):
         return bool(left)
-    return bool(named) and any(not _is_sum(str(dim)) for dim in left)
+    return bool(named) and any(mark in str(dim) for dim in left for mark in "/(%*")
 
 
 def _asked(asked: Asked) -> tuple[set[int], list[Dim], bool] | None:
@@ -342,15 +344,6 @@ def _asked(asked: Asked) -> tuple[set[int], list[Dim], bool] | None:
 
 def _product(dims: Sequence[Dim]) -> int | str:
     return normal(" * ".join(f"({dim})" for dim in dims) or "1")
-
-
-def _is_sum(text: str) -> bool:
-    return not any(mark in text for mark in "/(%*")
-
-
-def several_unknown_sizes(asked: Asked) -> bool:
-    """Whether Flatten reads several dimensions that are not fixed."""
-    return sum(not isinstance(dim, int) for dim in asked.dims or ()) > 1
 
 
 def unknown_flatten(asked: Asked) -> bool:
@@ -401,11 +394,6 @@ def _of_scatter_elements(view: NodeView, data: Dims, sizes: Dims) -> Iterator[Pa
         yield from (pair for pair in pairs if all(isinstance(dim, str) for dim in pair))
 
 
-def _of_mat_mul(view: NodeView, one: Dims, other: Dims) -> Iterator[Pair]:
-    """Yield the sizes of broadcast batches."""
-    return _of_last(view, one[:-2], other[:-2])
-
-
 def _of_channels(view: NodeView, data: Dims, weight: Dims) -> Iterator[Pair]:
     """Yield the channels of an image and those of its weights or scale."""
     if len(data) < 2 or not weight:
@@ -429,7 +417,7 @@ def _of_last(view: NodeView, one: Dims, other: Dims) -> Iterator[Pair]:
     return (pair for pair in pairs if 1 not in pair)
 
 
-_PAIRS = {
+_PAIRS: Mapping[str, Callable[[NodeView, Dims, Dims], Iterator[Pair]]] = {
     "BatchNormalization": _of_channels,
     "Concat": _of_concat,
     "Conv": _of_channels,
@@ -437,7 +425,7 @@ _PAIRS = {
     "Gemm": _of_gemm,
     "InstanceNormalization": _of_channels,
     "LayerNormalization": _of_last,
-    "MatMul": _of_mat_mul,
+    "MatMul": lambda view, one, other: _of_last(view, one[:-2], other[:-2]),  # the batches
     "PRelu": _of_last,
     "ScatterElements": _of_scatter_elements,
 }

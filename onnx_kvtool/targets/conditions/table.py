@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.core.walk import maker, producer
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
 from onnx_kvtool.targets.conditions.forms import (
     ATTENTION_CONDITIONS,
     FORM_CONDITIONS,
@@ -26,7 +26,6 @@ from onnx_kvtool.targets.conditions.sizes import (
     negative_indices_open,
     nonzero_zero_point,
     reshape_not_evident,
-    several_unknown_sizes,
     shape_of_values,
     size_and_elements,
     sizes_as_indices,
@@ -82,14 +81,8 @@ def _vector_batches(asked: Asked) -> bool:
 def _after_operator(asked: Asked) -> bool:
     """Whether it reads what one operator gives, and gives another type than those spared."""
     assert asked.limit.behind is not None
-    given = asked.node.outputs[0].dtype
     is_after = maker(asked.node.inputs[0], asked.limit.behind) is not None
-    return is_after and (given is None or given.name.lower() not in asked.limit.types)
-
-
-def _computed(asked: Asked) -> bool:
-    """Whether it reads what a node gives, of another element type than those spared."""
-    return producer(asked.node.inputs[0]) is not None and not asked.is_spared
+    return is_after and asked.result not in asked.limit.types
 
 
 def _no_elements(asked: Asked) -> bool:
@@ -122,11 +115,6 @@ def _not_constant(asked: Asked) -> bool:
     return value.is_graph_input() or const_tensor(value) is None
 
 
-def _dynamic_input(asked: Asked) -> bool:
-    dims = asked.dims
-    return dims is None or not all(isinstance(dim, int) for dim in dims)
-
-
 def _attribute(asked: Asked) -> bool:
     """Whether an attribute has one of some values, or not its default where none is named."""
     assert asked.limit.attribute is not None
@@ -151,15 +139,12 @@ _NAMED: tuple[Condition, ...] = (
     _absent_bound,
     _vector_batches,
     _after_operator,
-    _computed,
     _no_elements,
     _may_be_infinite,
     _dynamic_axes,
     _not_constant,
-    _dynamic_input,
     shape_of_values,
     reshape_not_evident,
-    several_unknown_sizes,
     unknown_flatten,
     different_sizes,
     different_branches,
@@ -180,6 +165,27 @@ _NAMED: tuple[Condition, ...] = (
 _PLAIN: Mapping[str, Condition] = {
     "always": lambda asked: True,
     "other-element-type": lambda asked: not asked.is_spared,
+    "uint8-output": lambda asked: asked.result in (None, "uint8"),
+    # It reads what a node gives, of another element type than those spared.
+    "computed": lambda asked: producer(asked.node.inputs[0]) is not None and not asked.is_spared,
+    # The first input has a size that is no number, or does not certainly have four dimensions.
+    "dynamic-input": lambda asked: fixed_sizes(asked.dims) is None,
+    "not-4d": lambda asked: len(asked.dims or ()) != 4,
+    # Flatten reads several sizes that are no numbers.
+    "several-unknown-sizes": lambda asked: (
+        sum(not isinstance(dim, int) for dim in asked.dims or ()) > 1
+    ),
+    # An input that must be a scalar is known to have a dimension, or one of two is a vector.
+    "no-scalar": lambda asked: bool(dims_of(asked.operand)),
+    "vector": lambda asked: any(len(dims_of(v) or ()) == 1 for v in asked.node.inputs[:2]),
+    # A Reshape is known to give an empty tensor, by a size of 0.
+    "empty-reshape": lambda asked: (
+        asked.view.number("allowzero") != 0 and 0 in (asked.listed("shape") or ())
+    ),
+    # Only a part of each head is rotated, and there is no attribute `num_heads`.
+    "uncounted-heads": lambda asked: bool(
+        asked.view.attribute("rotary_embedding_dim") and not asked.view.attribute("num_heads")
+    ),
     "several-inputs": lambda asked: len(asked.node.inputs) > 2 and not asked.is_spared,
     "further-outputs": lambda asked: any(output.name for output in asked.node.outputs[1:]),
     # An optional input is left out, or given.

@@ -381,7 +381,7 @@ def _each(
     # The result fails in a step past the capacity, and need not be equal there.
     rows = dict.fromkeys(_growing(model), capacity) if isinstance(capacity, int) else {}
     softmaxes = [node for _, node in candidates]
-    proven = prove_each(model, softmaxes, settings.attention, unpadded, rows)
+    proven = prove_each(model, softmaxes, settings.attention, (unpadded, rows))
     found: list[Fusion | Unraised] = []
     for (place, _), one in zip(candidates, proven, strict=True):
         if isinstance(one, Fusion):
