@@ -51,6 +51,11 @@ class Location(Record):
         """Return the place of `node`, which stands at `index` in the graph at path `graph`."""
         return Location(graph, node.name or None, index, operator_label(node), value)
 
+    def of_value(self, value: ir.Value | None) -> Location:
+        """Return the place of the same node with a value."""
+        name = None if value is None else value.name
+        return Location(self.graph, self.node, self.index, self.op, name)
+
     @property
     def node_label(self) -> str | None:
         """Name of the node, or `#<index>` if it has none; None if no node is concerned."""

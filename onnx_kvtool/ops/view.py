@@ -206,15 +206,15 @@ def counted_axis(axis: int, rank: int, name: str = "axis") -> int:
     return axis % rank
 
 
-def counted_axes(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ...]:
+def counted_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """Return different axes counted from the front, in their order.
 
     Raises:
         MalformedNode: As `counted_axis`, and if two of them are one axis.
     """
-    counted = tuple(counted_axis(axis, rank, name) for axis in axes)
+    counted = tuple(counted_axis(axis, rank, "axes") for axis in axes)
     if len(set(counted)) < len(counted):
-        raise MalformedNode("repeated-axis", f"`{name}` is {list(axes)}, which names an axis twice")
+        raise MalformedNode("repeated-axis", f"`axes` is {list(axes)}, which names an axis twice")
     return counted
 
 

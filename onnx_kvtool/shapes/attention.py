@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -15,6 +15,7 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer
+from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.simplification import Facts
 
 _MOST_RUNS = 4
@@ -123,18 +124,16 @@ class _Run:
         granted: Granted,
         *,
         dims: Mapping[str, int] | None = None,
-        may_be_empty: Collection[Expr] = (),
+        may_be_empty: frozenset[Expr] = frozenset(),
         unnamed_may_be_empty: bool = False,
     ) -> _Run:
         def infer(bounds: Facts | None = None) -> _Run:
-            run = infer_model(
-                model,
-                dims,
+            known = Knowledge(
                 may_be_empty=may_be_empty,
                 unnamed_may_be_empty=unnamed_may_be_empty,
-                bounds=bounds,
-            ).run
-            return _Run(run, choice, granted)
+                bounds=bounds or Facts(),
+            )
+            return _Run(infer_model(model, dims, known).run, choice, granted)
 
         found = infer()
         bounds = found.sight.bounds

@@ -81,17 +81,14 @@ def run_foreign_bodies(run: Forward, node: ir.Node, place: Location, context: Gr
             if value.type is not None:
                 run.knowledge.types[value] = value.type
             if value.shape is not None:
-                lost = Lost(at(place, value), "body-input", "nothing says what a body is handed")
+                lost = Lost(
+                    place.of_value(value), "body-input", "nothing says what a body is handed"
+                )
                 run.knowledge.shapes[value] = tuple(
                     run.knowledge.unknown_size(value, axis, lost)
                     for axis in range(len(value.shape))
                 )
         run_body(run, graph, place, context, name)
-
-
-def at(place: Location, value: ir.Value) -> Location:
-    """Return the place of a node with a value."""
-    return Location(place.graph, place.node, place.index, place.op, value.name)
 
 
 def if_(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
@@ -132,7 +129,7 @@ def _agreed(run: Forward, output: ir.Value, given: Sequence[ir.Value], place: Lo
         if all(knowledge.equalities.same(size, other) for other in others):
             continue
         text = " and ".join(f"`{words(s) or '?'}`" for s in (size, *others))
-        lost = Lost(at(place, output), "branches-differ", f"the branches give {text}")
+        lost = Lost(place.of_value(output), "branches-differ", f"the branches give {text}")
         sizes[axis] = knowledge.unknown_size(output, axis, lost)
     return Outcome(type_, tuple(sizes))
 
@@ -163,7 +160,9 @@ class _Iterated:
 
     def unknown(self, value: ir.Value, axis: int, why: str, code: str = "loop") -> Expr:
         """Return an unknown size of a value, and remember the reason."""
-        return self.run.knowledge.unknown_size(value, axis, Lost(at(self.place, value), code, why))
+        return self.run.knowledge.unknown_size(
+            value, axis, Lost(self.place.of_value(value), code, why)
+        )
 
     def infer(self) -> None:
         """Go through the body anew."""
@@ -204,7 +203,7 @@ class _Iterated:
         else:
             for formal in formals:
                 knowledge.shapes.pop(formal, None)
-                place = at(self.place, formal)
+                place = self.place.of_value(formal)
                 knowledge.lost[formal] = Lost(place, "loop", "its shape does not settle")
             self.infer()
         states = zip(self.node.outputs, actuals, formals, results, strict=False)
@@ -218,7 +217,7 @@ class _Iterated:
             return False
         if after is None or len(after) != len(before):
             del knowledge.shapes[formal]
-            why = Lost(at(self.place, formal), "loop", "an iteration changes its rank")
+            why = Lost(self.place.of_value(formal), "loop", "an iteration changes its rank")
             knowledge.lost[formal] = why if after is not None else knowledge.lost.get(result, why)
             return True
         sizes = list(before)
@@ -239,7 +238,7 @@ class _Iterated:
         if shape is None:
             cause = formal if formal in knowledge.lost else initial
             return Outcome(type_, Unknown("unknown-input", "", cause))
-        changes = Lost(at(self.place, output), "loop", "it changes")
+        changes = Lost(self.place.of_value(output), "loop", "it changes")
         sizes = (
             size
             if (atom := _is_of(size, formal)) is None

@@ -78,7 +78,7 @@ def report_wrong_opset(site: ShapeSite) -> int | None:
     site.knowledge.conflicts.append(
         Conflict(
             "wrong-opset",
-            site.at(value),
+            site.place.of_value(value),
             f"opset {site.opset}",
             f"opset {found}",
             f"`{node.op_type}` of {counted(len(node.inputs), 'input')} is of opset {found}, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -21,8 +21,7 @@ from onnx_kvtool.shapes.writing import Writer, graph_values
 from onnx_kvtool.symbolic.broadcasting import Equality
 from onnx_kvtool.symbolic.dimensions import Dims, shape_words
 from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent, text, variable
-from onnx_kvtool.symbolic.knowledge import Conflict, Lost
-from onnx_kvtool.symbolic.simplification import Facts
+from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,29 +129,24 @@ class Inference(NamedTuple):
 def infer_model(
     model: ir.Model,
     dims: Mapping[str, int] | None = None,
-    *,
-    may_be_empty: Collection[Expr] = (),
-    unnamed_may_be_empty: bool = False,
-    bounds: Facts | None = None,
+    granted: Knowledge | None = None,
 ) -> Inference:
     """Infer the types and shapes of all values.
 
     Args:
         model: The model; values without a type get the inferred one, nothing else changes.
         dims: Values of symbolic dimensions, which replace the names.
-        may_be_empty: Sizes that may be 0. Without this, a size in a Reshape counts as at least 1.
-        unnamed_may_be_empty: Whether all sizes from unknown ones may be 0, too.
-        bounds: Granted facts about sizes.
+        granted: What is known before, such as sizes that may be 0. A size in a Reshape counts as at
+            least 1 without it.
 
     Raises:
         KvtoolError: If a part of the model has no written form.
     """
     told = of_model(model)
     # onnx takes every size in a Reshape to be at least 1.
-    run = Forward(model, dims or {}, {} if may_be_empty else told.types)
-    run.knowledge.may_be_empty = frozenset(may_be_empty)
-    run.knowledge.unnamed_may_be_empty = unnamed_may_be_empty
-    run.knowledge.bounds = bounds or Facts()
+    types = {} if granted is not None and granted.may_be_empty else told.types
+    run = Forward(model, dims or {}, types)
+    run.knowledge = granted or run.knowledge
     named = (value for value in graph_values(model.graph) if value.name)
     declared_known = sum(_is_declared(run, value) for value in named)
     run.run()

@@ -11,7 +11,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import shape_text
 from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.ops.schema import type_name
-from onnx_kvtool.shapes.bodies import Outcome, at
+from onnx_kvtool.shapes.bodies import Outcome
 from onnx_kvtool.shapes.infer import innermost, read_type
 from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, is_invented, shape_words
 from onnx_kvtool.symbolic.expressions import Expr, Extent, integer
@@ -75,7 +75,7 @@ def reconcile(
     Facts that follow from the inputs come first. Declarations of the file fill the gaps.
     """
     if value.name:
-        _Output(run, value, at(place, value), context).settle(outcome)
+        _Output(run, value, place.of_value(value), context).settle(outcome)
 
 
 class _Output(NamedTuple):

@@ -340,12 +340,7 @@ ZERO, ONE = integer(0), integer(1)
 
 def variable(atom: Atom) -> Expr:
     """Return the expression that is one atom."""
-    axes: frozenset[int] = frozenset((atom.axis,)) if isinstance(atom, Coordinate) else _NO_AXES
-    weight = 2
-    for part in atom.parts:
-        axes |= part.axes
-        weight += part.weight
-    return Expr(frozenset(((frozenset(((atom, 1),)), 1),)), axes, weight, None)
+    return Expr.of({frozenset(((atom, 1),)): 1})
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import pytest
 from onnx_kvtool.shapes.infer import innermost
 from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.symbolic.dimensions import shape_words
+from onnx_kvtool.symbolic.knowledge import Knowledge
 from tests.faults.hostile import HOSTILE
 from tests.grids import each
 
@@ -716,7 +717,8 @@ def test_a_size_that_must_not_be_0_is_said() -> None:
     assert shapes(found)["y"] == ("((3 * B) // L)", "L", 2)
     assert any("`L` is taken to be at least 1" in note for note in found.report.notes)
     (size,) = found.run.knowledge.assumed
-    careful = infer_model(model(f"{head}{constants}{{{body}"), may_be_empty=[size])
+    granted = Knowledge(may_be_empty=frozenset({size}))
+    careful = infer_model(model(f"{head}{constants}{{{body}"), granted=granted)
     assert shapes(careful)["y"] == (None, None, 2)
     assert not careful.run.knowledge.assumed
 

@@ -137,9 +137,9 @@ def unsqueeze_elements(site: ElementSite) -> IndexMap | None:
 
 def squeeze_elements(site: ElementSite) -> IndexMap | None:
     """Squeeze-1/11/13; without `axes` every size must be a number."""
-    (_, shape), axes = site.ranked(0), site.integers("axes")
+    (_, shape), axes = site.ranked(0), site.listed("axes")
     if axes is None:
-        if site.has("axes") or any(size.number is None for size in shape):
+        if any(size.number is None for size in shape):
             return None
         axes = tuple(i for i, size in enumerate(shape) if size.number == 1)
     dropped = counted_axes(axes, len(shape))

@@ -77,7 +77,7 @@ def _size(
     if size not in known.legal and not at_least(there, ZERO):
         return None
     # It is a size of another value. Only an empty one would be read as a wish to copy.
-    known.assumed.setdefault(there, site.at(site.node.outputs[0]))
+    known.assumed.setdefault(there, site.place.of_value(site.node.outputs[0]))
     return size
 
 

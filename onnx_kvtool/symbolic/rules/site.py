@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import onnx_ir as ir
@@ -131,14 +131,8 @@ class ShapeSite:
         return None if given is None else tuple(integer(n) for n in numbers if isinstance(n, int))
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return such numbers where all are constants; `has` tells other reasons for None apart."""
+        """Return such numbers where all are constants; `listed` raises if they are not."""
         return constants(self.expressions(name))
-
-    def has(self, name: str) -> bool:
-        """Return whether the node has an attribute or an input of this name."""
-        if name in self.view.facts.attributes:
-            return self.view.attribute(name) is not None
-        return self.view.find(name) is not None
 
     def listed(self, name: str) -> tuple[int, ...] | None:
         """Return the same as `integers`, but raise Unknown if the numbers are not constant."""
@@ -154,11 +148,7 @@ class ShapeSite:
     def lost(self, axis: int, why: str, *, code: str = "data-dependent", output: int = 0) -> Expr:
         """Return an unknown size of an output along `axis`, and remember the reason."""
         value = self.node.outputs[output]
-        return self.knowledge.unknown_size(value, axis, Lost(self.at(value), code, why))
-
-    def at(self, value: ir.Value | None) -> Location:
-        """Return the place of the node with a value."""
-        return replace(self.place, value=None if value is None else value.name)
+        return self.knowledge.unknown_size(value, axis, Lost(self.place.of_value(value), code, why))
 
     def same(self, a: Expr, b: Expr, index: int, axis: int, what: str) -> Expr:
         """Return a size that two operands must share, the one that says more.
@@ -171,7 +161,7 @@ class ShapeSite:
         if (
             known.differ(a, b)
             if self.conditional
-            else not known.equate(a, b, self.at(self.given(index)), why)
+            else not known.equate(a, b, self.place.of_value(self.given(index)), why)
         ):
             self.refuse(index, axis, a, what)
         return min(a, b, key=_vagueness)
@@ -198,7 +188,7 @@ class ShapeSite:
             f"expected {_shown(expected)}: {what}"
         )
         self.knowledge.conflicts.append(
-            Conflict(code, self.at(value), got or (), expected or (), message)
+            Conflict(code, self.place.of_value(value), got or (), expected or (), message)
         )
 
 

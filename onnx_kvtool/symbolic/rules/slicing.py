@@ -135,11 +135,11 @@ def slice_elements(site: ElementSite) -> IndexMap | None:
     starts, ends = site.expressions("starts"), site.expressions("ends")
     if starts is None or ends is None or len(starts) != len(ends):
         return None
-    axes = site.integers("axes") if site.has("axes") else tuple(range(len(starts)))
-    steps = site.integers("steps") if site.has("steps") else (1,) * len(starts)
-    if axes is None or steps is None or not len(axes) == len(steps) == len(starts):
+    axes, steps = site.listed("axes"), site.listed("steps")
+    places = counted_axes(range(len(starts)) if axes is None else axes, len(shape))
+    steps = (1,) * len(starts) if steps is None else steps
+    if not len(places) == len(steps) == len(starts):
         return None
-    places = counted_axes(axes, len(shape))
     cuts = {}
     for place, start, end, step in zip(places, starts, ends, steps, strict=True):
         cut = cut_along(shape[place], start, end, step)
@@ -203,10 +203,10 @@ def split_elements(site: ElementSite) -> IndexMap | None:
     """Split-2/11/13/18; sizes are constants, or the axis has a fixed size."""
     data, shape = site.ranked(0)
     axis = counted_axis(site.view.integer("axis"), len(shape))
-    sizes = site.integers("split")
+    sizes = site.listed("split")
     if sizes is None:
         count, n = len(site.node.outputs), shape[axis].number
-        if site.has("split") or n is None:
+        if n is None:
             return None
         chunk = -(-n // count)
         sizes = tuple(min(chunk, max(0, n - chunk * i)) for i in range(count))

@@ -46,6 +46,7 @@ from onnx_kvtool.shapes.writing import Writer, forget_composed, may_rest_on
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, bind_dim, dims_of, normal, read_size
 from onnx_kvtool.symbolic.expressions import Dimension, text
+from onnx_kvtool.symbolic.knowledge import Knowledge
 
 # The stage of `raise` for attention in many nodes.
 
@@ -112,7 +113,7 @@ def keep_mask_shapes(model: ir.Model) -> None:
         return
     inference = infer_model(model)
     if assumed := inference.run.knowledge.assumed:
-        inference = infer_model(model, may_be_empty=[*assumed])
+        inference = infer_model(model, granted=Knowledge(may_be_empty=frozenset(assumed)))
     if not may_rest_on(inference.run.knowledge):
         return
     writer = Writer(inference.run, frozen=False)

@@ -21,6 +21,7 @@ from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer, text
+from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.simplification import Facts, simplified
 
 # Values that are as long as the rows in use, made as long as a cache: no size of them changes.
@@ -186,7 +187,7 @@ def grown_values(
     bounds = Facts(nonnegative=(integer(capacity) - sizes.equal.resolved(total),))
     knowledge = sizes.knowledge
     if knowledge.may_say_more:
-        knowledge = infer_model(model, bounds=bounds).run.knowledge
+        knowledge = infer_model(model, granted=Knowledge(bounds=bounds)).run.knowledge
     longer = [sizes.equal.resolved(size) for size in _longer(sizes) if size != step]
 
     def number(size: Expr) -> Size:
