@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import pickle
@@ -132,6 +133,15 @@ def _left_out(config: pytest.Config) -> set[str]:
     return found | {"long"} if config.option.quick else found
 
 
+_RARE = ("compat", "slow")
+"""Marks that one file of ten has. It names them itself, which the exhaustive run holds."""
+
+
+@functools.cache
+def _names(path: Path, mark: str) -> bool:
+    return f"mark.{mark}" in path.read_text(encoding="utf-8")
+
+
 _MARKED = re.compile(r"^pytestmark = .*pytest\.mark\.(\w+)", re.MULTILINE)
 
 
@@ -139,6 +149,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Read no file all of whose tests are left out, unless it is named."""
     if collection_path.suffix != ".py":
         return None
+    asked = config.option.markexpr
+    if asked in _RARE:
+        return None if _names(collection_path, asked) else True
     found = _MARKED.search(collection_path.read_text(encoding="utf-8"))
     return True if found and found[1] in _left_out(config) else None
 
@@ -210,12 +223,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let the exhaustive run draw all examples of properties."""
+    """Let the exhaustive run draw all examples of properties, and hold where marks are named."""
     # Processes that share tests out know them by name; the order of a set they cannot agree on
     # either, which nobody sees here.
     assert not re.search(r" at 0x[0-9a-f]{6}", item.nodeid), f"an address names {item.nodeid}"
-    if _asks(item.config, "exhaustive") and _is_property(item):
+    if not _asks(item.config, "exhaustive"):
+        return
+    if _is_property(item):
         item.add_marker("exhaustive")
+    for mark in item.iter_markers():
+        is_named = mark.name not in _RARE or _names(item.path, mark.name)
+        assert is_named, f"`pytest -m {mark.name}` passes over {item.path}: it names no such mark"
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
