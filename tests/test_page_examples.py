@@ -35,7 +35,7 @@ NOT_RUN = {
         "is the last step of .ci/run, which runs this test"
     ),
     ("CONTRIBUTING.md", "python3 -m venv .venv && .venv/bin/pip install"): (
-        "takes a minute; .ci/run begins with it"
+        "takes a minute; .ci/run installs the same with uv"
     ),
     ("CONTRIBUTING.md", ".venv/bin/pytest"): "are steps of .ci/run, which runs this test",
     ("CONTRIBUTING.md", ".ci/lowest"): "runs this test; tests/compat/test_lowest.py calls it",
