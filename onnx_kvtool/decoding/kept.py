@@ -137,7 +137,7 @@ class Feeder:
         layout = self.layout(before, length)
         sizes = (size for shape in layout.shapes.values() for size in shape[:2])
         starts = np.full(max(sizes, default=batch), before)
-        counters = Counters(self._plan, layout, starts, starts, lambda: starts + length, before)
+        counters = Counters(self._plan, layout, starts, starts, starts + length, before)
         return {
             spec.name: self._value(spec, counters, tokens, count)
             for spec in self._plan.inputs

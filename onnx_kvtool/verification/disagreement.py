@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx
@@ -25,7 +25,7 @@ from onnx_kvtool.verification.comparison.rounding import Measure
 from onnx_kvtool.verification.inputs.points import Directions
 from onnx_kvtool.verification.planting import GraphView, HandedOut
 from onnx_kvtool.verification.report import EarliestDifference
-from onnx_kvtool.verification.shrinking.weights import live
+from onnx_kvtool.verification.shrinking.weights import keep, live
 from onnx_kvtool.verification.subject import Subject
 from onnx_kvtool.verification.weights import SIZES, Likeness, operator_of, weight_differences
 
@@ -56,20 +56,20 @@ class Said:
         location: Where A says it.
         reason: What differs, as text.
         edit: Makes the message of A or of B say what the other does.
+        directs: What inputs are directed to.
         is_telling: Whether models that differ in it are different unless a run shows that they are
             not: a weight with other values.
         is_rounded: Whether it differs by no more than rounding may do.
         is_permuted: Whether it is a weight with its values in another order.
-        directs: What inputs are directed to.
     """
 
     location: Location
     reason: str
     edit: _Edit
+    directs: Directions
     is_telling: bool = False
     is_rounded: bool = False
     is_permuted: bool = False
-    directs: Directions = field(default_factory=Directions)
 
 
 class Watch(Judge):
@@ -363,8 +363,7 @@ def _swap_attribute(name: str, nodes: _Nodes) -> _Edit:
         node = next(n for n in message.graph.node if place in n.output[:1])
         kept = [attribute for attribute in node.attribute if attribute.name != name]
         given = [a for a in nodes[int(not is_b)].attribute if a.name == name]
-        del node.attribute[:]
-        node.attribute.extend([*kept, *given])
+        keep(node.attribute, [*kept, *given])
 
     return edit
 

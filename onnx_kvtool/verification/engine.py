@@ -43,7 +43,7 @@ from onnx_kvtool.verification.report import (
     Settings,
     VerifyReport,
 )
-from onnx_kvtool.verification.subject import Subject
+from onnx_kvtool.verification.subject import Subject, nearest_host
 from onnx_kvtool.verification.weights import likeness, tensor_difference
 
 
@@ -68,7 +68,7 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         a, b = a.without_padding(settings.unpadded), b.without_padding(settings.unpadded)
     if settings.widened is not None:
         b = b.narrowed(a.interface, settings.widened)
-        a = a.nearest(settings.widened)
+        a = a.with_host(nearest_host(settings.widened.numpy()))
     pair = grown(a, b, settings)
     if pair is not None:
         if (least := pair.least(settings)) > settings.budget.memory:
@@ -269,8 +269,9 @@ class _Comparison:
         assert self._watched is not None
         script, leader = self._watched
         names, noise = (leader.name, leader.name), leader.noise(self.runtime)
-        watch = Watch(script.plan, self._measure, noise, Account(), script.leader, names)
-        run_side_by_side(changed.session(self.runtime), script, watch)
+        other, leads = changed.session(self.runtime), script.leader
+        watch = Watch(script.plan, self._measure, noise, Account(), leads, names, other)
+        run_side_by_side(other, script, watch)
         return watch
 
     def _dead(self, inputs: Arrays) -> int:

@@ -188,25 +188,19 @@ class Subject:
         changed = frozenset(port.name for port, own in given if port.type != own.type)
         return replace(self.with_host(wide_host(wide.numpy(), changed)), interface=interface)
 
-    def nearest(self, wide: ir.DataType) -> Subject:
-        """Return the model as one that is fed in bfloat16 what `wide` holds."""
-        return self.with_host(nearest_host(wide.numpy()))
-
     def session(self, runtime: RuntimeName) -> Session:
         """Return the model loaded in `runtime`, which is tried once.
 
         Raises:
             RuntimeUnavailable: If the runtime cannot load the model or computes it wrongly.
         """
-        if runtime not in self._sessions and (refusal := self.refusals.get(runtime)) is not None:
-            self._sessions[runtime] = refusal
-        if runtime not in self._sessions:
+        known = self._sessions.get(runtime) or self.refusals.get(runtime)
+        if known is None:
             try:
-                session = open_session(runtime, self.model, self.directory)
-                self._sessions[runtime] = self.hosted(session)
+                known = self.hosted(open_session(runtime, self.model, self.directory))
             except RuntimeUnavailable as error:
-                self._sessions[runtime] = error
-        known = self._sessions[runtime]
+                known = error
+            self._sessions[runtime] = known
         if isinstance(known, RuntimeUnavailable):
             raise known
         return known

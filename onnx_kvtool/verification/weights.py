@@ -167,10 +167,18 @@ class _Form:
         if given.type == _A.TENSOR and not given.ref_attr_name:
             self.tensors.append((label, given.t))
             return given.type, given.t.data_type, list(given.t.dims)
-        bare = onnx.AttributeProto()
-        bare.CopyFrom(given)
-        bare.ClearField("doc_string")
-        return bare.SerializeToString(deterministic=True)
+        return bare_attribute(given)
+
+
+def bare_attribute(given: onnx.AttributeProto) -> bytes:
+    """Return an attribute without remarks and without the name of its tensor."""
+    bare = onnx.AttributeProto()
+    bare.CopyFrom(given)
+    bare.ClearField("doc_string")
+    if bare.HasField("t"):
+        bare.t.ClearField("name")
+    data: bytes = bare.SerializeToString(deterministic=True)
+    return data
 
 
 def _read(names: Iterable[str], numbers: Mapping[str, int]) -> list[object]:

@@ -152,8 +152,7 @@ class Judge:
         account: Where the findings go; a second judge may go on with that of a first.
         leader: The model that leads, to see whether it gives the same bits twice.
         names: What to call the leader and the other model.
-        follower: The other model, to compare random outputs over many runs; None to compare their
-            types and shapes alone.
+        follower: The other model, to compare random outputs over many runs.
         is_swapped: Whether B leads; expected values are those of A in any case.
         twins: The float32 twins of models of a 16-bit type; None for others.
         dead: Returns how many rows of a run hold padding, which the sessions leave out.
@@ -165,18 +164,15 @@ class Judge:
     account: Account
     leader: Session
     names: tuple[str, str]
-    follower: Session | None = None
+    follower: Session
     is_swapped: bool = False
     twins: Twins | None = None
     dead: Callable[[Arrays], int] = lambda _: 0
 
     def __post_init__(self) -> None:
         self._is_steady = True
-        sessions = None
-        if self.follower is not None:
-            sides = self.leader, self.follower
-            sessions = sides[::-1] if self.is_swapped else sides
-        self._random = RandomOutputs(self.measure, sessions)
+        sides = self.leader, self.follower
+        self._random = RandomOutputs(self.measure, sides[::-1] if self.is_swapped else sides)
         self._pasts = {pair.present: pair for pair in self.plan.pairs}
 
     def fail(self, inputs: Arrays, error: RunFailed, where: str) -> None:

@@ -150,14 +150,14 @@ class RandomOutputs:
 
     Args:
         measure: How close outputs have to be, and which are random.
-        sessions: A and B; None to compare types and shapes alone.
+        sessions: A and B.
 
     Attributes:
         varied: Outputs with a random element.
         sampled: Outputs that were compared over many runs.
     """
 
-    def __init__(self, measure: Measure, sessions: tuple[Session, Session] | None) -> None:
+    def __init__(self, measure: Measure, sessions: tuple[Session, Session]) -> None:
         self._measure = measure
         self._sessions = sessions
         self._left = _SAMPLES
@@ -194,7 +194,7 @@ class RandomOutputs:
 
     def _sample(self, inputs: Arrays, a: Arrays, b: Arrays) -> None:
         """Run both models many times on the inputs of a run, once for all outputs."""
-        if self._sessions is None or self._inputs is inputs:
+        if self._inputs is inputs:
             return
         self._inputs, self._left = inputs, max(0, self._left - 1)
         pairs: dict[str, tuple[Sample, Sample]] = {}

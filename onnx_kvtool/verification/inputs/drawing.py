@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -171,7 +171,7 @@ class Counters:
         starts: Where they stand in the text, and in linear caches; for at least as many sequences
             as any input has.
         wrapped: Where they are written in circular caches.
-        tokens: Gives the tokens of each sequence after the run, for those that ask.
+        tokens: Tokens of each sequence after the run.
         before: Tokens before it, where they are the same for all sequences; None where they are not
             known to be.
         ahead: How far positions that only index tables are ahead of the starts.
@@ -181,7 +181,7 @@ class Counters:
     layout: Layout
     starts: Integers
     wrapped: Integers
-    tokens: Callable[[], Integers]
+    tokens: Integers
     before: int | None
     ahead: int = 0
 
@@ -196,9 +196,9 @@ class Counters:
                 limit = self.layout.valid_limit(spec)
                 return _per_sequence(valid if limit is None else np.minimum(valid, limit), shape)
             case "seqlens_k":
-                return _per_sequence(self.tokens() - 1, shape)
+                return _per_sequence(self.tokens - 1, shape)
             case "total_sequence_length":
-                return np.full(shape, self.tokens().max())
+                return np.full(shape, self.tokens.max())
             case "position_ids":
                 return self._positions(spec, shape)
             case "past_length" if self.before is not None:
@@ -287,7 +287,9 @@ class _Drawer:
         self._covers = None if self.case.padding == "usual" else covering_mask(plan)
         self._starts = self._drawn_starts()
         starts = self._starts, self._wrapped()
-        self._counters = Counters(plan, layout, *starts, self._tokens, self._before, self._ahead())
+        self._counters = Counters(
+            plan, layout, *starts, self._tokens(), self._before, self._ahead()
+        )
 
     def value(self, spec: InputSpec) -> Array:
         """Return the value of one input."""

@@ -60,20 +60,20 @@ class InputPlan:
         inputs: Every input that is not an initializer, in order.
         pairs: The caches that go round: an input and the output that replaces it in the next step.
         windows: What a model without caches says of the sizes of its inputs.
-        unpadded: Names of inputs that are 1 throughout, because no row is padding.
         points: Values and lengths where the model changes its way.
-        directions: Where two models say different things.
         defaults: Other values for inputs that have a default, by name.
+        unpadded: Names of inputs that are 1 throughout, because no row is padding.
+        directions: Where two models say different things.
         kinds: What `kinds_of` has found.
     """
 
     inputs: tuple[InputSpec, ...]
     pairs: tuple[CachePair, ...]
-    windows: Windows = field(default_factory=Windows)
+    windows: Windows
+    points: Points
+    defaults: Arrays
     unpadded: frozenset[str] = frozenset()
-    points: Points = field(default_factory=Points)
     directions: Directions = field(default_factory=Directions)
-    defaults: Arrays = field(default_factory=dict)
     kinds: dict[str, Kind] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @cached_property

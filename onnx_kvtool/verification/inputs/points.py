@@ -289,16 +289,12 @@ class _Reader:
             self.special = True
         if is_default(node):
             self.numbers.update(_OWN.get(node.op_type, ()))
-        attributes = node.attributes.data
-        for name in ("min", "max", "alpha", "lambd", "local_window_size") if attributes else ():
-            attribute = attributes.get(name)
-            if attribute is None or attribute.is_ref():
-                continue
-            if attribute.type == ir.AttributeType.FLOAT:
-                number = attribute.as_float()
-                self.numbers |= {number} if math.isfinite(number) else set()
-            elif name == "local_window_size":
-                self._note_length(given_integer(node, name))
+        for name in ("min", "max", "alpha", "lambd") if node.attributes.data else ():
+            attribute = node.attributes.get(name)
+            number = None if attribute is None or attribute.is_ref() else attribute.value
+            if isinstance(number, float) and math.isfinite(number):
+                self.numbers.add(number)
+        self._note_length(given_integer(node, "local_window_size"))
 
     def _note_constant(self, node: ir.Node, constant: tuple[float, ...]) -> None:
         if is_default(node) and node.op_type in _COMPARED:

@@ -12,6 +12,7 @@ from onnx import numpy_helper
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES, Trait, traits
 from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, captured, keep
+from onnx_kvtool.verification.weights import bare_attribute
 
 # The places where the whole of a decoder passes through one node, between one layer and the next.
 #
@@ -316,7 +317,7 @@ def _nodes(
                 shown = numbers.setdefault(name, len(numbers)), type_
             gives.append((bool(name), ends.get(name), shown))
         own[""] = None
-        attributes = sorted(_attribute(attribute) for attribute in node.attribute)
+        attributes = sorted(map(bare_attribute, node.attribute))
         kind = node.domain, node.op_type, node.overload
         yield kind, tuple(reads), tuple(gives), tuple(attributes)
 
@@ -363,12 +364,3 @@ def _leaf(side: Side, name: str) -> _Leaf | None:
 
 _SPECIAL = (0.0, 1.0, -1.0, np.inf, -np.inf, np.nan)
 """Numbers of a weight that others would not do for."""
-
-
-def _attribute(attribute: onnx.AttributeProto) -> bytes:
-    bare = onnx.AttributeProto()
-    bare.CopyFrom(attribute)
-    bare.ClearField("doc_string")
-    bare.t.ClearField("name") if bare.HasField("t") else None
-    data: bytes = bare.SerializeToString(deterministic=True)
-    return data
