@@ -176,8 +176,7 @@ class Twins:
             return found
         if not found.within:
             noise = self._own_noise.compare(name, run.inputs, (a, b), usual)
-            again = noise[0] if noise is not None and noise[0].within else None
-            again = again or self._of_constants(name, run, usual)
+            again = noise[0] if noise else self._of_constants(name, run, usual)
             if again is not None and again.within:
                 found = replace(again, max_abs_diff=found.max_abs_diff)
         self._farthest = max(self._farthest, found.max_abs_diff or 0.0)

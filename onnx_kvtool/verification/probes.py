@@ -241,7 +241,7 @@ class Probes:
             self._noise = Noise(data, subject.directory, self.runtime)
         usual = self._tolerance(place, a)
         again = self._noise.compare(place.a, subject.fed(inputs), (a, b), usual)
-        return again[0] if again is not None and again[0].within else found
+        return again[0] if again else found
 
     def _candidates(self, group: Sequence[_Probe], more: int) -> list[_Probe]:
         """Return the places where mistakes are planted.

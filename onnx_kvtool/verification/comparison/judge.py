@@ -204,8 +204,7 @@ class Judge:
                 continue
             if run is not None and not self._judge_twins(name, run, seen, where):
                 continue
-            exact = self._exact(name, inputs, value)
-            difference = self._difference(name, inputs, of_a[name], of_b[name], exact, seen, run)
+            difference = self._difference(name, inputs, of_a[name], of_b[name], seen, run)
             if not (difference.within or seen.is_different or self._repeats(name, inputs, value)):
                 self.account.unsteady = name
                 continue
@@ -268,11 +267,11 @@ class Judge:
         inputs: Arrays,
         a: Array,
         b: Array,
-        exact: bool | Mask,
         seen: OutputAccount,
         run: TwinRun | None,
     ) -> OutputDifference:
         led = b if self.is_swapped else a
+        exact = self._exact(name, inputs, led)
         if exact is True:
             self._hold(name, Tolerance(0.0, 0.0, "data that is moved and never rounded"))
             return compare(name, a, b, exact=True)
@@ -288,20 +287,16 @@ class Judge:
                 self._hold(name, self.twins.tolerances.get(name))
                 return narrow
         usual = self.measure.of(a, name)
-        tolerance = usual
-        if not self.measure.is_given:
-            tolerance = self.account.scales.narrowed(name, a, usual)
+        is_given = self.measure.is_given
+        tolerance = usual if is_given else self.account.scales.narrowed(name, a, usual)
         self._hold(name, tolerance)
         found = compare(name, a, b, tolerance, exact=exact)
-        if found.within or found.max_abs_diff is None:
-            return found
         # Noise is measured by running the model again, which is for nothing once the output is
         # known to differ.
-        if self.measure.is_given or seen.is_different:
+        if found.within or found.max_abs_diff is None or is_given or seen.is_different:
             return found
-        pair = a, b
-        measured = self.noise.compare(name, inputs, pair, tolerance, exact, led=led, most=usual)
-        if measured is None or not measured[0].within:
+        measured = self.noise.compare(name, inputs, (a, b), tolerance, exact, led=led, most=usual)
+        if measured is None:
             return found
         again, wider = measured
         self._hold(name, wider)

@@ -187,8 +187,8 @@ class Noise:
         offset of all.
 
         Without `led`, this model is A. No noise may exceed `most` by far; without it, the usual
-        tolerance. Return how the outputs compare and the tolerance that was applied; None if the
-        model has no noise.
+        tolerance. Return how the outputs compare and the tolerance that was applied; None if
+        noise does not explain the difference.
         """
         expected = pair[0] if led is None else led
         others = [value for value in self.others(name, inputs) if value.shape == expected.shape]
@@ -204,7 +204,9 @@ class Noise:
             farthest = _MOST * (limit.atol + limit.rtol * largest(expected))
             wider = Tolerance(usual.rtol, usual.atol + min(MARGIN * noise, farthest), _BECAUSE)
         found = compare(name, *pair, wider, exact=exact)
-        if found.within and expected.dtype.kind not in "biu":
+        if not found.within:
+            return None
+        if expected.dtype.kind not in "biu":
             _, spread = distances(*pair)
             mean = max(distances(expected, value)[1] for value in others)
             size = distances(np.zeros_like(expected), expected)[1]

@@ -12,7 +12,12 @@ from onnx_kvtool.core.walk import nodes, producer
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import given_input, given_integer
 from onnx_kvtool.verification.inputs.cases import Case, Range, Start
-from onnx_kvtool.verification.inputs.roles import is_default, small_integer, small_numbers
+from onnx_kvtool.verification.inputs.roles import (
+    is_default,
+    size_along,
+    small_integer,
+    small_numbers,
+)
 
 _DEEPEST = 8
 """Nodes above a value that are looked at."""
@@ -182,12 +187,9 @@ def stays_within(node: ir.Node, index: int) -> bool:
     """Return whether an input of `node` indexes rows of a table, none outside whatever is fed."""
     if not is_default(node) or node.op_type not in _TAKING or index != 1:
         return False
-    table, axis = given_input(node, 0), given_integer(node, "axis", 0)
-    if table is None or table.shape is None or axis is None:
-        return False
-    rows = table.shape[axis] if -len(table.shape) <= axis < len(table.shape) else None
+    rows = size_along(given_input(node, 0), given_integer(node, "axis", 0))
     least, most = _span(node.inputs[1])
-    return isinstance(rows, int) and -rows <= least and most < rows
+    return rows is not None and -rows <= least and most < rows
 
 
 _Span = tuple[float, float]

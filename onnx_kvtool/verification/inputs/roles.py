@@ -390,8 +390,7 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
             table_at = 1 if is_default(node) else 2
             yield Uses("position_ids", rows=_rows(node, table_at, 0, place.offset))
         case "Gather", "indices":
-            axis = given_integer(node, "axis", 0)
-            rows = None if axis is None else _rows(node, 0, axis, place.offset)
+            rows = _rows(node, 0, given_integer(node, "axis", 0), place.offset)
             table = node.inputs[0]
             stored = table is not None and (table.is_initializer() or table.const_value is not None)
             if rows is not None and table is not None and stored:
@@ -401,7 +400,7 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
                 yield Uses(None, rows=rows)
         case "GatherElements" | "ScatterElements", "indices":
             axis = given_integer(node, "axis", 0)
-            yield Uses(None, rows=None if axis is None else _rows(node, 0, axis, place.offset))
+            yield Uses(None, rows=_rows(node, 0, axis, place.offset))
         case ("Where", "condition") | ("CumSum", "x"):
             if _is_discrete(place.value):
                 yield Uses("attention_mask")
@@ -429,7 +428,7 @@ def _of_scatter(
         if place.is_same:
             yield Uses("update", update_axis=axis)
         return
-    capacity = None if axis is None else _size(view.past_cache, axis)
+    capacity = size_along(view.past_cache, axis)
     yield Uses("write_indices", writes=(Write(place.offset, view.mode, pair, capacity),))
 
 
@@ -447,15 +446,16 @@ def _is_discrete(value: ir.Value) -> bool:
     return value.dtype is not None and (value.dtype.is_integer() or value.dtype == ir.DataType.BOOL)
 
 
-def _rows(node: ir.Node, table: int, axis: int, offset: int) -> int | None:
+def _rows(node: ir.Node, table: int, axis: int | None, offset: int) -> int | None:
     """Return how many values from 0 on may index the input `table` of `node` along `axis`."""
-    value = given_input(node, table)
-    size = None if value is None else _size(value, axis)
+    size = size_along(given_input(node, table), axis)
     return None if size is None else max(size - offset, 0)
 
 
-def _size(value: ir.Value, axis: int) -> int | None:
-    if value.shape is None or not -len(value.shape) <= axis < len(value.shape):
+def size_along(value: ir.Value | None, axis: int | None) -> int | None:
+    """Return the size of `value` along an axis; None if it is unknown, or no number."""
+    shape = None if value is None else value.shape
+    if shape is None or axis is None or not -len(shape) <= axis < len(shape):
         return None
-    size = value.shape[axis]
+    size = shape[axis]
     return size if isinstance(size, int) else None

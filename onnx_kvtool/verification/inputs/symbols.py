@@ -47,7 +47,8 @@ def attempts(
     seen: list[object] = []
     for reading, found in _readings(plan, known, case.extra):
         changed = replace(case, **reading.changes)
-        sizes = {**sizes_for(plan, changed, dims, reading), **found, **dims, **dict(case.sizes)}
+        sizes = sizes_for(plan, changed, dims, reading)
+        sizes |= {**found, **plan.windows.channels, **dims, **dict(case.sizes)}
         # All else that is drawn follows from these.
         drawn = sizes, changed.start, changed.length
         if drawn not in seen:
@@ -64,20 +65,20 @@ def _readings(plan: InputPlan, known: Sizes | None, extra: int) -> Iterator[tupl
     windows, stride = plan.windows, plan.windows.strides[-1]
     if known:
         if extra % stride:  # not only multiples of the stride
-            yield LIKELIEST, {**windows.channels, **{n: size + extra for n, size in known.items()}}
+            yield LIKELIEST, {name: size + extra for name, size in known.items()}
         for name, size in known.items():  # another size than in the other case
-            yield LIKELIEST, {**windows.channels, **known, name: size + stride}
+            yield LIKELIEST, {**known, name: size + stride}
         for reading in (LIKELIEST, _ALONE):
-            yield reading, {**windows.channels, **known}
+            yield reading, known
     for reading in (LIKELIEST, _ALONE) if known is None else ():
         for sizes in islice(windows.candidates(), _MOST_SIZES):
-            yield reading, {**windows.channels, **sizes}
+            yield reading, sizes
     for reading in READINGS:
-        yield reading, windows.channels
+        yield reading, {}
     if not plan.has_caches and known is None:
         open_names = _open_names(plan)
         for number in windows.numbers[:_MOST_SIZES]:
-            yield LIKELIEST, {**dict.fromkeys(open_names, number), **windows.channels}
+            yield LIKELIEST, dict.fromkeys(open_names, number)
 
 
 _ALONE = Reading({"batch": 1})
