@@ -195,10 +195,9 @@ def _phase_sizes(model: ir.Model, dims: Mapping[str, int], tokens: int) -> dict[
         UsageError: If no dimension counts new tokens, or `dims` already has it.
     """
     from onnx_kvtool.verification.inputs.plan import plan
-    from onnx_kvtool.verification.inputs.symbols import fixed_capacities, kinds_of
 
     means = plan(model)
-    kinds = kinds_of(means)
+    kinds = means.kinds
     lengths = [name for name, kind in kinds.items() if kind == "length"]
     of_ids = {str(dim) for spec in means.with_role("token_ids") for dim in spec.shape}
     lengths = [name for name in lengths if name in of_ids] or lengths
@@ -213,7 +212,7 @@ def _phase_sizes(model: ir.Model, dims: Mapping[str, int], tokens: int) -> dict[
             help="leave one of them out",
         )
     sizes: dict[str, int] = {name: 1 for name, kind in kinds.items() if kind == "batch"}
-    rows = min(fixed_capacities(means), default=0)
+    rows = min(means.capacities, default=0)
     rest = {"past": rows - tokens, "total": rows} if rows else {}
     masks = {name: rest[kind] for name, kind in kinds.items() if kind in rest}
     if masks.keys() - dims.keys() and not means.with_role("past_length", "write_indices"):

@@ -25,7 +25,6 @@ from onnx_kvtool.runtime.sessions import Array, running_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.verification.inputs.plan import InputPlan, plan
-from onnx_kvtool.verification.inputs.symbols import kinds_of
 
 _ROOM = 256
 """Rows of a cache beyond the prompt, if the caller gives no capacity."""
@@ -301,7 +300,7 @@ class Decoder:
         choose = choosing(temperature, top_k, top_p, seed)
         prompt = _tokens(ids)
         if self._capacity is None and (
-            "capacity" in kinds_of(self._plan).values() or self._caches.are_counted
+            "capacity" in self._plan.kinds.values() or self._caches.are_counted
         ):
             self._capacity = prompt.shape[1] + steps
         drawn = Feeder(self._plan, len(prompt), None, self._dims, inputs).drawn
@@ -444,7 +443,7 @@ def _known_dims(model: ir.Model, plan: InputPlan) -> dict[str, int]:
         for dim, size in zip(spec.shape, cache.shape, strict=True)
         if isinstance(dim, str) and isinstance(size, int)
     }
-    kinds = kinds_of(plan)
+    kinds = plan.kinds
     if not {name for name, kind in kinds.items() if kind == "size"} <= known.keys():
         for equality in infer_model(model).report.equalities:
             if kinds.get(equality.name) == "size" and equality.equals.isdecimal():

@@ -17,10 +17,10 @@ from onnx_kvtool.decoding.bound import BoundSession, Buffer
 from onnx_kvtool.runtime.sessions import Array, Arrays, accelerator
 from onnx_kvtool.symbolic.dimensions import names_in
 from onnx_kvtool.verification.inputs.cases import Case
-from onnx_kvtool.verification.inputs.drawing import Counters, covering_mask
+from onnx_kvtool.verification.inputs.drawing import Counters
 from onnx_kvtool.verification.inputs.interface import CachePair
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
-from onnx_kvtool.verification.inputs.symbols import Layout, kinds_of, sizes_for
+from onnx_kvtool.verification.inputs.symbols import Layout, sizes_for
 from onnx_kvtool.verification.inputs.values import moderate
 
 # The inputs of a step, beside the caches.
@@ -58,7 +58,7 @@ class Feeder:
         self._prompt = prompt
         self._plan = plan
         self._batch = batch
-        kinds = kinds_of(plan)
+        kinds = plan.kinds
         rooms = [name for name, kind in kinds.items() if kind == "capacity"]
         self._dims = {**({} if capacity is None else dict.fromkeys(rooms, capacity)), **dims}
         self._given = {name: self._checked(name, value) for name, value in (given or {}).items()}
@@ -70,11 +70,11 @@ class Feeder:
         why = None
         if spec is None:
             why = "the model has no such input"
-        elif spec.role in ("past_cache", "token_ids") or spec is covering_mask(self._plan):
+        elif spec.role in ("past_cache", "token_ids") or spec is self._plan.covering_mask:
             why = "the decoder gives its tokens, caches and mask itself"
         if spec is None or why is not None:
             specs = self._plan.with_role("free", "position_ids", "attention_mask")
-            known = [one.name for one in specs if one is not covering_mask(self._plan)]
+            known = [one.name for one in specs if one is not self._plan.covering_mask]
             raise UsageError(
                 f"`{name}` is no input that you can give: {why}",
                 help=f"inputs that you can give: {enumerated(known) or 'none'}",

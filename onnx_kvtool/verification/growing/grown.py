@@ -21,7 +21,6 @@ from onnx_kvtool.verification.growing.pair import (
 from onnx_kvtool.verification.inputs.cases import CASES, Case, Padding
 from onnx_kvtool.verification.inputs.drawing import (
     Mask,
-    covering_mask,
     dead_rows,
     padding_input,
     tokens_of,
@@ -29,7 +28,7 @@ from onnx_kvtool.verification.inputs.drawing import (
 from onnx_kvtool.verification.inputs.interface import CachePair, Port
 from onnx_kvtool.verification.inputs.plan import InputPlan
 from onnx_kvtool.verification.inputs.stepping import rows_of
-from onnx_kvtool.verification.inputs.symbols import fitting, kinds_of, least_memory
+from onnx_kvtool.verification.inputs.symbols import fitting, least_memory
 from onnx_kvtool.verification.inputs.values import moderate
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.subject import Host, Subject, through
@@ -103,7 +102,7 @@ def _usual(pair: GrowingPair, room: int) -> list[Case]:
         length = min(new, room)
         past = min(old, room - length)
         cases.append(Case(name, batch, length, past, "anywhere", padding, chunks))
-    lengths = (name for name, kind in kinds_of(pair.plan).items() if kind == "length")
+    lengths = (name for name, kind in pair.plan.kinds.items() if kind == "length")
     fixed = next((pair.dims[name] for name in lengths if name in pair.dims), None)
     length = min(fixed or (1 if is_counted else _CHUNK), room)
     steps = (fixed or 1,) * min(2, (room - length) // (fixed or 1))
@@ -128,7 +127,7 @@ def padding_host(plan: InputPlan, ports: Iterable[Port] = (), left_out: str | No
     A right model may compute anything there, and hands the rows of caches on to nobody but
     attention, which a mask keeps from looking at them.
     """
-    kinds = kinds_of(plan)
+    kinds = plan.kinds
     axes: dict[str, tuple[int, int]] = {}
     for port in ports:
         of = [kinds.get(dim) if isinstance(dim, str) else None for dim in port.shape or ()]
@@ -217,7 +216,7 @@ def _buffered(pair: GrowingPair, inputs: Arrays) -> Arrays:
         if before:
             rest = moderate(np.random.default_rng([before, number]), dtypes[cache.past], shape)
         fed[cache.past] = cache.fixed(rows, before, rest)
-    mask, columns = covering_mask(pair.plan), pair.mask_columns
+    mask, columns = pair.plan.covering_mask, pair.mask_columns
     if mask is not None and columns is not None:
         if before + length > columns == pair.capacity and not pair.is_counter_fed:
             raise RunFailed(f"`{mask.name}` counts the tokens, and has {columns} columns")

@@ -14,7 +14,7 @@ from onnx_kvtool.runtime.errors import CannotDraw, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays
 from onnx_kvtool.verification.comparison.compare import bits_differ, moved_rows
 from onnx_kvtool.verification.inputs.cases import CAPACITY, Case, Shape, Sizes
-from onnx_kvtool.verification.inputs.drawing import covering_mask, draw
+from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.interface import (
     CachePair,
     Interface,
@@ -22,7 +22,7 @@ from onnx_kvtool.verification.inputs.interface import (
 )
 from onnx_kvtool.verification.inputs.plan import Dim, InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.roles import Uses
-from onnx_kvtool.verification.inputs.symbols import attempts, kinds_of
+from onnx_kvtool.verification.inputs.symbols import attempts
 from onnx_kvtool.verification.subject import Subject
 
 # Where the rows of one cache stand in two models.
@@ -179,7 +179,7 @@ def growing_pair(
     if not caches:
         return None
     linear = [cache.capacity for cache in caches if not cache.is_circular]
-    mask = covering_mask(a.plan)
+    mask = a.plan.covering_mask
     columns = None if mask is None else other[mask.name].shape[-1]
     return GrowingPair(
         plan=plan,
@@ -265,7 +265,7 @@ def _bound(plan: InputPlan, other: Mapping[str, InputSpec], dims: Sizes) -> dict
 
     The rows of all tokens are as many in B in every step, and in A as there are.
     """
-    kinds = kinds_of(plan)
+    kinds = plan.kinds
     numbers = {
         dim: size
         for spec in plan.inputs

@@ -10,14 +10,11 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnx_kvtool.runtime.sessions import Array, Arrays
-from onnx_kvtool.symbolic.dimensions import names_in
 from onnx_kvtool.verification.inputs.cases import Case, Padding, Shape, Sizes
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.roles import Write
 from onnx_kvtool.verification.inputs.symbols import (
     Layout,
-    fixed_capacities,
-    kinds_of,
     sizes_for,
     tokens_before,
 )
@@ -34,29 +31,11 @@ _MOST = 2
 
 def padding_input(plan: InputPlan) -> str | None:
     """Return the name of the input that says which rows hold tokens; None if none ever says no."""
-    if (mask := covering_mask(plan)) is not None:
+    if (mask := plan.covering_mask) is not None:
         return None if mask.name in plan.unpadded else mask.name
     if not plan.with_role("total_sequence_length"):
         return None
     return next((spec.name for spec in plan.with_role("seqlens_k")), None)
-
-
-def covering_mask(plan: InputPlan) -> InputSpec | None:
-    """Return the input that says of each sequence which of all rows hold a token; None without.
-
-    It is the only mask of integers or booleans in (batch, rows) whose rows are those that caches
-    hold and the new ones.
-    """
-    kinds = kinds_of(plan)
-    found = [
-        spec
-        for spec in plan.with_role("attention_mask")
-        if len(spec.shape) == 2
-        and (spec.dtype.is_integer() or spec.dtype == ir.DataType.BOOL)
-        and isinstance(dim := spec.shape[-1], str)
-        and (kinds.get(dim) == "total" or {"past", "length"} <= {kinds[n] for n in names_in(dim)})
-    ]
-    return found[0] if len(found) == 1 else None
 
 
 def padded(shape: Shape, past: int, padding: Padding, *, is_counted: bool) -> npt.NDArray[np.int64]:
@@ -103,7 +82,7 @@ def counted_positions(plan: InputPlan, inputs: Arrays) -> Arrays:
 
     A row of padding has the position of the token before it, or 0.
     """
-    spec = covering_mask(plan)
+    spec = plan.covering_mask
     if spec is None:
         return {}
     mask = inputs[spec.name].astype(np.int64)
@@ -143,7 +122,7 @@ def tokens_of(plan: InputPlan, inputs: Arrays, length: int) -> Mask | None:
 
     None if no input says.
     """
-    spec = covering_mask(plan)
+    spec = plan.covering_mask
     if spec is not None:
         mask = inputs[spec.name]
         return mask != 0 if mask.shape[-1] >= length else None
@@ -284,7 +263,7 @@ class _Drawer:
             self.case = replace(self.case, padding="none")  # a window takes no such prompt
         self._alike: dict[tuple[Shape, ir.DataType], Array] = {}
         self._before = self._tokens_before()
-        self._covers = None if self.case.padding == "usual" else covering_mask(plan)
+        self._covers = None if self.case.padding == "usual" else plan.covering_mask
         self._starts = self._drawn_starts()
         starts = self._starts, self._wrapped()
         self._counters = Counters(
@@ -363,7 +342,7 @@ class _Drawer:
             return np.full(count, layout.past, np.int64)
         known = [last for spec in following if (last := layout.last_start(spec)) is not None]
         if self.plan.is_counted:
-            known += [rows - layout.length for rows in fixed_capacities(self.plan)]
+            known += [rows - layout.length for rows in self.plan.capacities]
         first = max([0, *(-write.offset for write in writes)])
         last = max(min(known, default=_EARLY), first)
         if case.start == "zero":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import onnx_ir as ir
@@ -14,6 +14,7 @@ from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.traits import SIZE_TYPES
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import Array, Arrays
+from onnx_kvtool.symbolic.dimensions import names_in
 from onnx_kvtool.verification.inputs.cases import Case, Kind
 from onnx_kvtool.verification.inputs.corners import corner_cases
 from onnx_kvtool.verification.inputs.interface import CachePair, Caches, find_caches
@@ -64,7 +65,6 @@ class InputPlan:
         defaults: Other values for inputs that have a default, by name.
         unpadded: Names of inputs that are 1 throughout, because no row is padding.
         directions: Where two models say different things.
-        kinds: What `kinds_of` has found.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -74,7 +74,6 @@ class InputPlan:
     defaults: Arrays
     unpadded: frozenset[str] = frozenset()
     directions: Directions = field(default_factory=Directions)
-    kinds: dict[str, Kind] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @cached_property
     def _by_past(self) -> dict[str, CachePair]:
@@ -93,6 +92,55 @@ class InputPlan:
     def has_caches(self) -> bool:
         """Whether some input is a cache, or says where one is written."""
         return bool(self.pairs or self.with_role("past_cache", "write_indices", "update"))
+
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        """What each name in the shapes of the inputs counts, in order of appearance.
+
+        The place of a name in an input whose role is known says most, then the name itself, then
+        its place in other inputs.
+        """
+        votes: dict[str, list[tuple[int, Kind]]] = {}
+        for spec in self.inputs:
+            for axis, dim in enumerate(spec.shape):
+                for name in names_in(dim):
+                    vote = votes.setdefault(name, [])
+                    if named := _by_name(name):
+                        vote.append((2, named))
+                    if name == dim:
+                        vote.append(_by_place(self, spec, axis))
+        # `max` takes the first of equals, which keeps the answer independent of later inputs.
+        return {
+            name: max(given, key=lambda vote: vote[0], default=(0, "length"))[1]
+            for name, given in votes.items()
+        }
+
+    @cached_property
+    def covering_mask(self) -> InputSpec | None:
+        """The input that says of each sequence which of all rows hold a token; None without.
+
+        It is the only mask of integers or booleans in (batch, rows) whose rows are those that
+        caches hold and the new ones.
+        """
+        found = [
+            spec
+            for spec in self.with_role("attention_mask")
+            if len(spec.shape) == 2
+            and (spec.dtype.is_integer() or spec.dtype == ir.DataType.BOOL)
+            and isinstance(dim := spec.shape[-1], str)
+            and (
+                self.kinds.get(dim) == "total"
+                or {"past", "length"} <= {self.kinds[n] for n in names_in(dim)}
+            )
+        ]
+        return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def capacities(self) -> list[int]:
+        """The sizes of the caches that have a fixed one, where these are numbers."""
+        fixed = (pair for pair in self.pairs if pair.kind == "fixed" and pair.window is None)
+        sizes = *(write.capacity for write in self.writes), *map(self.rows, fixed)
+        return [size for size in sizes if isinstance(size, int)]
 
     @property
     def writes(self) -> list[Write]:
@@ -191,6 +239,53 @@ class InputPlan:
             for spec in self.inputs
         )
         return replace(self, inputs=inputs)
+
+
+_COUNTED: tuple[tuple[Kind, str], ...] = (
+    ("capacity", r"max|capacity"),
+    ("total", r"total|full|kv"),
+    ("past", r"past|cache|prefix"),
+    ("batch", r"batch|^b$|^bs$|^n$"),
+    ("total", r"^(?!enc).*mask.*(seq|len|tokens)"),
+    ("length", r"seq|len|tokens|^l$|^t$"),
+)
+
+
+@lru_cache(maxsize=256)
+def _by_name(name: str) -> Kind | None:
+    # Exporters that invent names put the input's in front (`cache_d0`), which says nothing.
+    if re.search(r"_d(im_)?\d+$|\[\d+\]$", name):
+        return None
+    return next((kind for kind, pattern in _COUNTED if re.search(pattern, name.lower())), None)
+
+
+def _by_place(plan: InputPlan, spec: InputSpec, axis: int) -> tuple[int, Kind]:
+    """Return how much the axis `axis` of an input tells, and what it counts there."""
+    rank = len(spec.shape)
+    is_last = axis == rank - 1
+    match spec.role:
+        case "past_cache":
+            pair = plan.pair_of(spec.name)
+            if axis and pair is not None and axis == pair.axis:
+                return 3, "capacity" if pair.kind == "fixed" else "past"
+            return 3, "size" if axis else "batch"
+        case "update":
+            if axis and axis == spec.uses.update_axis:
+                return 3, "length"
+            return (1, "length") if axis else (3, "batch")
+        case "write_indices" | "nonpad_kv_seqlen":
+            return (3, "batch") if rank == 1 else (0, "lone")
+        case "token_ids" if rank == 1:
+            return 3, "length"
+        case "token_ids" | "position_ids" if rank > 1:
+            return 3, "length" if is_last else "batch" if axis == rank - 2 else "size"
+        case "attention_mask":
+            if is_last:
+                return 1, "total"
+            return (3, "batch") if axis == 0 else (1, "length" if axis == rank - 2 else "size")
+    if rank == 1:
+        return 0, "lone"
+    return (0, "length") if axis else (1, "batch")
 
 
 def plan(model: ir.Model) -> InputPlan:

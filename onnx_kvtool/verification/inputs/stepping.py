@@ -10,9 +10,9 @@ from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.dimensions import evaluate, names_in
 from onnx_kvtool.verification.inputs.cases import CASES, Sizes
-from onnx_kvtool.verification.inputs.drawing import counted_positions, covering_mask, lengthened
+from onnx_kvtool.verification.inputs.drawing import counted_positions, lengthened
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
-from onnx_kvtool.verification.inputs.symbols import Layout, fixed_capacities, kinds_of, sizes_for
+from onnx_kvtool.verification.inputs.symbols import Layout, sizes_for
 from onnx_kvtool.verification.inputs.values import any_bits, moderate, token_ids
 
 
@@ -43,7 +43,7 @@ def advance(
     before = rows_of(plan, inputs)[0]
     sizes = _next_sizes(plan, old, inputs, presents, dims or {}, length, before)
     new = _layout(plan, sizes, old.length)
-    if plan.is_counted and before + old.length >= min(fixed_capacities(plan), default=sys.maxsize):
+    if plan.is_counted and before + old.length >= min(plan.capacities, default=sys.maxsize):
         return None  # the present would have more rows than the past
     if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
         return None
@@ -87,7 +87,7 @@ def advance(
         for spec in plan.inputs
     }
     if is_padded:
-        if (mask := covering_mask(plan)) is not None:
+        if (mask := plan.covering_mask) is not None:
             old_mask, shape = inputs[mask.name], following[mask.name].shape
             following[mask.name] = lengthened(old_mask, shape, is_counted=plan.is_counted)
         following.update(counted_positions(plan, following))
@@ -104,7 +104,7 @@ def rows_of(plan: InputPlan, inputs: Arrays) -> tuple[int, int]:
     layout = Layout(plan, sizes_for(plan, CASES[0], _sizes(plan, inputs)), 1)
     for counter in plan.with_role("past_length"):
         return int(inputs[counter.name].reshape(-1)[0]), layout.length
-    if plan.is_counted and (mask := covering_mask(plan)) is not None:
+    if plan.is_counted and (mask := plan.covering_mask) is not None:
         return inputs[mask.name].shape[-1] - layout.length, layout.length
     for spec in plan.with_role("total_sequence_length"):
         return int(inputs[spec.name].reshape(-1)[0]) - layout.length, layout.length
@@ -121,7 +121,7 @@ def reached(plan: InputPlan, inputs: Arrays) -> tuple[int, int]:
     if layout is None:
         return 0, 0
     used = [layout.past + layout.length if plan.has_caches else 0]
-    rows, tables = [*fixed_capacities(plan)], list[int]()
+    rows, tables = [*plan.capacities], list[int]()
     fixed = (pair for pair in plan.pairs if pair.kind == "fixed" and pair.window is None)
     rows += filter(None, map(layout.rows, fixed))
     for spec in plan.inputs:
@@ -195,7 +195,7 @@ def _next_sizes(
     length: int,
     before: int,
 ) -> dict[str, int]:
-    kinds = kinds_of(plan)
+    kinds = plan.kinds
     sizes = _sizes(plan, inputs)
     totals: list[str] = []
     for name in list(sizes):

@@ -1,12 +1,10 @@
-"""What symbolic dimensions count, sizes for them, and cases that fit the memory."""
+"""Sizes for symbolic dimensions, and cases that fit the memory."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from itertools import islice
 
 import onnx_ir as ir
@@ -29,7 +27,7 @@ from onnx_kvtool.verification.inputs.interface import CachePair
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.verification.inputs.roles import Write
 
-# What the symbolic dimensions of a model's inputs count, and sizes for them.
+# Sizes for the symbolic dimensions of a model's inputs.
 
 
 def attempts(
@@ -86,7 +84,7 @@ _ALONE = Reading({"batch": 1})
 
 def _open_names(plan: InputPlan) -> list[str]:
     """Return the names in shapes that neither a role nor their text explains."""
-    kinds = kinds_of(plan)
+    kinds = plan.kinds
     named = [
         name
         for spec in plan.inputs
@@ -108,13 +106,13 @@ def sizes_for(
 
     Names that count the same get the same size: that of a name which the user has bound, if any.
     """
-    kinds = kinds_of(plan)
+    kinds = plan.kinds
     # Of several lengths that of tokens counts: another may be that of what an encoder has found.
     lengths = {name for name, kind in kinds.items() if kind == "length"}
     own = lengths.intersection(dim for s in plan.with_role("token_ids") for dim in s.shape)
     known = dims.keys() & (kinds.keys() - (lengths - own if own else set()))
     bound: dict[Kind, int] = {kinds[name]: size for name, size in dims.items() if name in known}
-    length = bound.get("length", min([case.length, *fixed_capacities(plan)]))
+    length = bound.get("length", min([case.length, *plan.capacities]))
     values: dict[Kind, int] = {
         "batch": case.batch,
         "length": length,
@@ -149,93 +147,13 @@ def tokens_before(plan: InputPlan, case: Case, dims: Sizes, length: int) -> int:
     Fixed caches have room for them and for the new rows, unless a case with padding of its own
     says how many they are.
     """
-    is_counted = plan.is_counted and any(fixed_capacities(plan))
+    is_counted = plan.is_counted and any(plan.capacities)
     if case.padding != "usual" or not (is_counted or plan.with_role("past_length")):
         return case.past
-    names = [name for name, kind in kinds_of(plan).items() if kind == "capacity"]
+    names = [name for name, kind in plan.kinds.items() if kind == "capacity"]
     named = [dims.get(name, case.capacity) for name in names]
-    room = max(min([*fixed_capacities(plan), *named], default=case.capacity) - length, 0)
+    room = max(min([*plan.capacities, *named], default=case.capacity) - length, 0)
     return room if case.start == "end" else min(case.past, room)
-
-
-def fixed_capacities(plan: InputPlan) -> Iterator[int]:
-    """Yield the sizes of the caches that have a fixed one, where these are numbers."""
-    fixed = (pair for pair in plan.pairs if pair.kind == "fixed" and pair.window is None)
-    for size in (*(write.capacity for write in plan.writes), *map(plan.rows, fixed)):
-        if isinstance(size, int):
-            yield size
-
-
-def kinds_of(plan: InputPlan) -> Mapping[str, Kind]:
-    """Return what each name in the shapes of the model's inputs counts, in order of appearance.
-
-    The place of a name in an input whose role is known says most, then the name itself, then its
-    place in other inputs.
-    """
-    if plan.kinds:  # asked for a dozen times in each run
-        return plan.kinds
-    votes: dict[str, list[tuple[int, Kind]]] = {}
-    for spec in plan.inputs:
-        for axis, dim in enumerate(spec.shape):
-            for name in names_in(dim):
-                vote = votes.setdefault(name, [])
-                if named := _by_name(name):
-                    vote.append((2, named))
-                if name == dim:
-                    vote.append(_by_place(plan, spec, axis))
-    # `max` takes the first of equals, which keeps the answer independent of later inputs.
-    plan.kinds.update(
-        (name, max(given, key=lambda vote: vote[0], default=(0, "length"))[1])
-        for name, given in votes.items()
-    )
-    return plan.kinds
-
-
-_NAMES: tuple[tuple[Kind, str], ...] = (
-    ("capacity", r"max|capacity"),
-    ("total", r"total|full|kv"),
-    ("past", r"past|cache|prefix"),
-    ("batch", r"batch|^b$|^bs$|^n$"),
-    ("total", r"^(?!enc).*mask.*(seq|len|tokens)"),
-    ("length", r"seq|len|tokens|^l$|^t$"),
-)
-
-
-@lru_cache(maxsize=256)
-def _by_name(name: str) -> Kind | None:
-    # Exporters that invent names put the input's in front (`cache_d0`), which says nothing.
-    if re.search(r"_d(im_)?\d+$|\[\d+\]$", name):
-        return None
-    return next((kind for kind, pattern in _NAMES if re.search(pattern, name.lower())), None)
-
-
-def _by_place(plan: InputPlan, spec: InputSpec, axis: int) -> tuple[int, Kind]:
-    """Return how much the axis `axis` of an input tells, and what it counts there."""
-    rank = len(spec.shape)
-    is_last = axis == rank - 1
-    match spec.role:
-        case "past_cache":
-            pair = plan.pair_of(spec.name)
-            if axis and pair is not None and axis == pair.axis:
-                return 3, "capacity" if pair.kind == "fixed" else "past"
-            return 3, "size" if axis else "batch"
-        case "update":
-            if axis and axis == spec.uses.update_axis:
-                return 3, "length"
-            return (1, "length") if axis else (3, "batch")
-        case "write_indices" | "nonpad_kv_seqlen":
-            return (3, "batch") if rank == 1 else (0, "lone")
-        case "token_ids" if rank == 1:
-            return 3, "length"
-        case "token_ids" | "position_ids" if rank > 1:
-            return 3, "length" if is_last else "batch" if axis == rank - 2 else "size"
-        case "attention_mask":
-            if is_last:
-                return 1, "total"
-            return (3, "batch") if axis == 0 else (1, "length" if axis == rank - 2 else "size")
-    if rank == 1:
-        return 0, "lone"
-    return (0, "length") if axis else (1, "batch")
 
 
 # Sizes that the cache protocol is about, once every name in the shapes has a size.
@@ -270,7 +188,7 @@ class Layout:
         self, plan: InputPlan, sizes: Sizes, length: int, memory: int | None = None
     ) -> None:
         self._plan = plan
-        self._kinds = kinds_of(plan)
+        self._kinds = plan.kinds
         self.shapes = {spec.name: _shape(spec, sizes) for spec in plan.inputs}
         _check_size(plan, self.shapes, memory)
         self.length = next(self._lengths(), length)
@@ -405,7 +323,7 @@ def reaching(plan: InputPlan, case: Case, dims: Sizes, budget: Budget) -> Iterat
     """
     if not case.reaches:
         return
-    kinds = set(kinds_of(plan).values())
+    kinds = set(plan.kinds.values())
     growing = any(pair.kind != "fixed" and pair.axis is not None for pair in plan.pairs)
     counted_rows = case.length + _STEPS
     tables = {spec.uses.rows or 0 for spec in plan.with_role("position_ids")}

@@ -14,7 +14,7 @@ from onnx_kvtool.verification.inputs.cases import CASES, Case
 from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.stepping import advance
-from onnx_kvtool.verification.inputs.symbols import attempts, kinds_of, sizes_for
+from onnx_kvtool.verification.inputs.symbols import attempts, sizes_for
 from tests.grids import each
 from tests.runtime.recorded import NAMES, ORACLE, model, native
 
@@ -199,7 +199,7 @@ def test_a_name_says_what_the_columns_of_a_mask_count(name: str, kind: str) -> N
             present = Concat <axis = 1> (past, new)
         }}"""
     found = plan(model(text))
-    assert kinds_of(found)[name] == kind
+    assert found.kinds[name] == kind
     if kind == "total":
         assert sizes_for(found, TOKEN, {})[name] == TOKEN.past + TOKEN.length
 
@@ -217,7 +217,7 @@ def test_the_columns_of_a_mask_count_new_rows_where_there_are_no_caches() -> Non
 def test_other_readings_differ_from_the_first() -> None:
     text = "g (float[A, 4, C] cache, float[A2, 4, C2] upd, int64[P] pos) => (float[A, 4, C] y)"
     found = plan(model(text + "{ y = Identity (cache) }"))
-    assert kinds_of(found)["P"] == "lone"
+    assert found.kinds["P"] == "lone"
     readings = [(*sizes.items(), case.start) for case, sizes in attempts(found, CHUNK, {})]
     assert len(readings) == len(set(readings))
     assert {("P", 2), ("P", 3)} <= {pair for reading in readings for pair in reading}
