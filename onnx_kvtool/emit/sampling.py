@@ -78,15 +78,15 @@ def linear_taps(x: Term) -> tuple[Term, Term]:
     return low.op("Add", [0, 1]), shares
 
 
-def cubic_taps(x: Term, a: float) -> tuple[Term, Term]:
-    """Return the four pixels around each point, and their shares, by Keys with coefficient `a`.
+def cubic_taps(x: Term) -> tuple[Term, Term]:
+    """Return the four pixels around each point, and their shares, by Keys with coefficient -0.75.
 
     As `linear_taps`, but (..., 4).
     """
     low = x.op("Floor")
     far = x - low
-    shares = far * [a, a + 2, -a - 2, -a]  # of far ** 3, for the pixels -1, 0, 1 and 2
-    for power in ([-2 * a, -a - 3, 2 * a + 3, a], [a, 0, -a, 0]):
+    shares = far * [-0.75, 1.25, -1.25, 0.75]  # of far ** 3, for the pixels -1, 0, 1 and 2
+    for power in ([1.5, -2.25, 1.5, -0.75], [-0.75, 0, 0.75, 0]):
         shares = (shares + power) * far
     return low.op("Add", [-1, 0, 1, 2]), shares.op("Add", [0, 1, 0, 0])
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from onnx_kvtool.emit.emitter import Emitter, Operand, Refusal
 from onnx_kvtool.emit.forms import (
     Term,
-    accumulated,
     cast,
     covers,
+    formal,
     known_dims,
     known_type,
     one_number,
@@ -81,29 +81,20 @@ def lower_bit_shift_28(view: Rewritten, em: Emitter) -> ir.Value:
     x, y = (term.cast(_INT64) for term in terms(em, *view.operands("X", "Y")))
     width = dtype.bitwidth
     outside = (y < 0) | ~(y < width)
-    if left:
-        return _left(x, y, outside, dtype).cast(dtype).value
-    return _right(x, outside.op("Where", width, y), width).cast(dtype).value
-
-
-def _left(x: Term, y: Term, outside: Term, dtype: ir.DataType) -> Term:
-    amount = outside.op("Where", 0, y)
-    if dtype.bitwidth < 64:
-        powers = (1 << np.arange(dtype.bitwidth)).astype(dtype.numpy()).astype(np.int64)
-        shifted = x * x.em.op("Gather", powers, amount)
+    amount = outside.op("Where", 0 if left else width, y)
+    if not left:
+        half = amount / 2
+        powers = Term(em, em.constant(2 ** np.arange(width // 2 + 1, dtype=np.int64), "powers"))
+        for part in (half, amount - half):
+            power = powers.op("Gather", part)
+            x = (x - x % power) / power
+    elif width < 64:
+        places = (1 << np.arange(width)).astype(dtype.numpy()).astype(np.int64)
+        x = outside.op("Where", 0, x * em.op("Gather", places, amount))
     else:
-        bits, places = x.cast(_UINT64), amount.cast(_UINT64)
-        shifted = bits.op("BitShift", places, direction="LEFT").cast(_INT64)
-    return outside.op("Where", 0, shifted)
-
-
-def _right(x: Term, amount: Term, width: int) -> Term:
-    half = amount / 2
-    powers = Term(x.em, x.em.constant(2 ** np.arange(width // 2 + 1, dtype=np.int64), "powers"))
-    for part in (half, amount - half):
-        power = powers.op("Gather", part)
-        x = (x - x % power) / power
-    return x
+        bits = x.cast(_UINT64).op("BitShift", amount.cast(_UINT64), direction="LEFT")
+        x = outside.op("Where", 0, bits.cast(_INT64))
+    return x.cast(dtype).value
 
 
 # BitwiseAnd, BitwiseOr, BitwiseXor and BitwiseNot of opset 18, for opsets below 18.
@@ -370,15 +361,33 @@ def accumulated_along(
     """Return the sums or products of a CumSum or CumProd, from a number of one element."""
     data, axis = view.operands("x", "axis")
     dims, dtype = known_dims(data), known_type(data)
-    exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
     first = ir.Tensor(start.astype(dtype.numpy()))
+    directions = [int(view.integer("reverse") != 0)]  # of the result as well
 
     def along(value: ir.Value, place: int) -> ir.Value:
         others = [a for a in range(len(dims)) if a != place]
         shape = em.op("Gather", em.op("Shape", value), others)  # (rank - 1,)
-        begin, sizes = em.op("ConstantOfShape", shape, value=first), [dims[a] for a in others]
-        result = accumulated(
-            em, op_type, begin, value, sizes, place, exclusive=exclusive, reverse=reverse
+        begin = em.op("ConstantOfShape", shape, value=first)
+        state, part = (formal(em, name, dtype, [None] * len(others)) for name in ("total", "slice"))
+
+        def step() -> list[ir.Value]:
+            following = em.op(op_type, state, part, hint="total")
+            given = em.op("Identity", state if view.integer("exclusive") else following)
+            # Nothing else says it where there are no slices.
+            given.shape = ir.Shape([dims[a] for a in others])
+            return [following, given]
+
+        _, result = em.multi(
+            "Scan",
+            begin,
+            value,
+            body=em.nested(step, [state, part], hint="body"),
+            num_scan_inputs=1,
+            scan_input_axes=[place],
+            scan_input_directions=directions,
+            scan_output_axes=[place],
+            scan_output_directions=directions,
+            count=2,
         )
         result.shape = value.shape and ir.Shape(value.shape)
         return result

@@ -16,8 +16,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import contents, remove_node
+from onnx_kvtool.core.walk import values as all_values
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.emit.emitter import Emitter, Names, Replacement, ScopedValues
+from onnx_kvtool.emit.forms import dtype_of
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
@@ -39,21 +41,9 @@ def carry_types(model: ir.Model, source: int, target: int, names: Names) -> Carr
     lacking = {dtype for dtype in CARRIERS if not takes("Cast", 0, dtype, target)}
     found = Carried(source, target, names)
     if lacking:
-        values = _values(model, lacking)
+        values = {value for value in all_values(model) if value.dtype in lacking}
         if chosen := values - _held_back(values):
             found.run(model, chosen)
-    return found
-
-
-def _values(model: ir.Model, lacking: set[ir.DataType]) -> set[ir.Value]:
-    found: set[ir.Value] = set()
-    for _, graph, listed in contents(model):
-        found.update(v for v in graph.inputs if v.dtype in lacking)
-        for value in graph.initializers.values():
-            if value.const_value is not None and value.const_value.dtype in lacking:
-                found.add(value)
-        for node in listed:
-            found.update(v for v in node.outputs if v.dtype in lacking)
     return found
 
 
@@ -116,13 +106,9 @@ def _takes_carriers(node: ir.Node, values: set[ir.Value]) -> bool:
             return not made
         case "QuantizeLinear":
             # Of a float, the rounding itself would have to be written.
-            return not made or _is_integer(node.outputs[0].dtype)
+            return not made or CARRIERS.get(dtype_of(node.outputs[0])) in (_D.INT8, _D.UINT8)
     reduction = node.attributes.get("reduction")
     return Trait.MOVES in traits(node) and (reduction is None or reduction.value == "none")
-
-
-def _is_integer(dtype: ir.DataType | None) -> bool:
-    return dtype is not None and CARRIERS.get(dtype) in (_D.INT8, _D.UINT8)
 
 
 @dataclass(slots=True)

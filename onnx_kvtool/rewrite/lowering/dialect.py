@@ -54,7 +54,11 @@ def keep_to_dialect(
         for node in listed:
             if node.attributes.data and node not in spared:
                 _write_value(node)
-                _write_bytes_of_attributes(node)
+                for name, attribute in node.attributes.items():
+                    if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                        tensor = attribute.as_tensor()
+                        if (held := _as_bytes(tensor)) is not tensor:
+                            node.attributes[name] = ir.AttrTensor(name, held, attribute.doc_string)
     for _, graph in graphs(model):
         for value in graph.initializers.values():
             if value.const_value is not None:
@@ -74,9 +78,9 @@ def keep_to_dialect(
             stays(inner) for _, body in subgraphs(node) for inner in body
         )
 
-    standing = _count_standing(own)
+    standing = [node for node in own if node.graph is not None]
     remove_dead([node for _, _, node in nodes(model)], stays)
-    number = standing - _count_standing(own)
+    number = sum(node.graph is None for node in standing)
     return (
         [f"{counted(number, 'node')} removed: no node or output uses the results"] if number else []
     )
@@ -87,10 +91,6 @@ def asks_for_sizes(node: ir.Node) -> bool:
     if node.op_type == "Squeeze":
         return "axes" not in node.attributes and not any(node.inputs[1:])
     return node.op_type == "Pad" and any(node.inputs[3:])
-
-
-def _count_standing(own: Collection[ir.Node]) -> int:
-    return sum(node.graph is not None for node in own)
 
 
 def _means_more(node: ir.Node) -> bool:
@@ -109,15 +109,6 @@ def _write_value(node: ir.Node) -> None:
     if tensor is not None:
         del node.attributes[name]
         node.attributes["value"] = ir.AttrTensor("value", tensor)
-
-
-def _write_bytes_of_attributes(node: ir.Node) -> None:
-    for name, attribute in node.attributes.items():
-        if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-            tensor = attribute.as_tensor()
-            held = _as_bytes(tensor)
-            if held is not tensor:
-                node.attributes[name] = ir.AttrTensor(name, held, attribute.doc_string)
 
 
 def _as_bytes(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
@@ -166,7 +157,7 @@ class _Pass:
         """Make the value of a Pad a scalar and its pads those of all axes; return what was read."""
         data, pads, value, axes = (*node.inputs, None, None, None)[:4]
         freed = []
-        tensor = None if value is None or value.is_graph_input() else _constant(value)
+        tensor = None if value is None or value.is_graph_input() else const_tensor(value)
         if value is not None and tensor is not None and tensor.size == 1 and tensor.shape:
             scalar = ir.Tensor(tensor.numpy().reshape(()), dtype=tensor.dtype)
             node.replace_input_with(2, em.tensor(scalar, "number"))
@@ -190,12 +181,3 @@ class _Pass:
             node.resize_inputs(2)
             node.replace_input_with(1, em.constant(axes, "axes"))
         return []
-
-
-def _constant(value: ir.Value) -> ir.TensorProtocol | None:
-    if value.const_value is not None:
-        return value.const_value
-    producer = value.producer()
-    if producer is None or producer.op_type != "Constant":
-        return None
-    return const_tensor(value)

@@ -98,7 +98,7 @@ class _Sampler:
             x = self._position(Term(em, n), axis)
             x = self._padded(x.op("Round") if self.mode == "nearest" else x, axis)
             if self.mode != "nearest":
-                x, share = linear_taps(x) if self.mode == "linear" else cubic_taps(x, -0.75)
+                x, share = linear_taps(x) if self.mode == "linear" else cubic_taps(x)
                 x = self._reflected(x, axis) if self.padding == "reflection" else x
                 shares.append(share.cast(dtype_of(data)))
             axes.append(axis)

@@ -135,18 +135,20 @@ def lower_quantize_linear_25(view: Rewritten, em: Emitter) -> ir.Value:
     """
     x, scale, zero = view.required("x"), view.required("y_scale"), view.input("y_zero_point")
     stored = zero.dtype if zero is not None else _named(view, "output_dtype") or _D.UINT8
-    _take("QuantizeLinear", x.dtype, _FLOATS | {_D.INT32}, em.opset)
-    _take("QuantizeLinear", scale.dtype, _FLOATS, em.opset)
-    _take("QuantizeLinear", stored, _NARROW | _FLOAT8, em.opset)
-    assert stored is not None and scale.dtype is not None
-    quotient_type = _named(view, "precision") or scale.dtype
-    _take("QuantizeLinear", quotient_type, _FLOATS, em.opset)
+    _take(view, em, x.dtype, _FLOATS | {_D.INT32})
+    scale_type = _take(view, em, scale.dtype, _FLOATS)
+    stored = _take(view, em, stored, _NARROW | _FLOAT8)
+    quotient_type = _take(view, em, _named(view, "precision") or scale_type, _FLOATS)
     layout = layout_of(em, view, x, scale)
     if view.context.keep_fused and quotient_type == scale.dtype == x.dtype:
         kept = _kept_quantize(em, view, stored)
         if kept is not None:
             return kept
-    quotient = _quotient(em, layout, scale, quotient_type)
+    computed = _D.FLOAT if quotient_type == _D.BFLOAT16 else quotient_type
+    operands = (cast(em, v, quotient_type) for v in (layout.grouped(), scale))
+    above, below = (cast(em, v, computed) for v in operands)
+    quotient = em.op("Div", above, layout.spread(below))
+    quotient = cast(em, cast(em, quotient, quotient_type), _D.FLOAT)
     if stored not in _FLOAT8:
         quotient = em.op("Round", quotient)
     if zero is not None:
@@ -167,10 +169,19 @@ def lower_dequantize_linear_25(view: Rewritten, em: Emitter) -> ir.Value:
     float32, float16 and bfloat16 out; an unknown rank where the scale is per axis or per block.
     """
     x, scale, zero = view.required("x"), view.required("x_scale"), view.input("x_zero_point")
-    _take("DequantizeLinear", x.dtype, _NARROW | _FLOAT8 | {_D.INT32}, em.opset)
+    stored = _take(view, em, x.dtype, _NARROW | _FLOAT8 | {_D.INT32})
     layout_of(em, view, x, scale)  # refuses what no form can say
-    kept = _kept_dequantize(em, view, x, scale, zero) if view.context.keep_fused else None
-    return kept or dequantized(em, view)
+    attributes, to = _kept_attributes(em, view, scale), result_type_of(view)
+    if (
+        view.context.keep_fused
+        and attributes is not None
+        and to is not None
+        and {to, scale.dtype} <= _FLOATS
+        and all(takes("DequantizeLinear", i, d, em.opset) for i, d in enumerate((stored, to)))
+    ):
+        inputs = (x, cast(em, scale, to), zero)
+        return em.op("DequantizeLinear", *inputs, attributes=attributes, dtype=to)
+    return dequantized(em, view)
 
 
 def dequantized(em: Emitter, view: NodeView) -> ir.Value:
@@ -182,10 +193,8 @@ def dequantized(em: Emitter, view: NodeView) -> ir.Value:
     float16, for floats of fewer bits that it holds.
     """
     x, scale, zero = view.required("x"), view.required("x_scale"), view.input("x_zero_point")
-    result_type = result_type_of(view)
-    _take("DequantizeLinear", scale.dtype, _FLOATS, em.opset)
-    _take("DequantizeLinear", result_type, _FLOATS, em.opset)
-    assert result_type is not None
+    scale_type = _take(view, em, scale.dtype, _FLOATS)
+    result_type = _take(view, em, result_type_of(view), _FLOATS)
     layout = layout_of(em, view, x, scale)
     exact = _D.INT32 if x.dtype == _D.INT32 and zero is not None else _D.FLOAT
     if x.dtype is not None and x.dtype.is_floating_point() and _bits(x.dtype) <= 8:
@@ -198,7 +207,7 @@ def dequantized(em: Emitter, view: NodeView) -> ir.Value:
         number = em.op("Sub", number, offset)
     if _bits(result_type) < _bits(_D.FLOAT) and _bits(x.dtype) > 8:
         number = cast(em, number, result_type)
-    if _bits(result_type) < _bits(scale.dtype):
+    if _bits(result_type) < _bits(scale_type):
         scale = cast(em, scale, result_type)
     factor = layout.spread(cast(em, scale, _D.FLOAT))
     product = em.op("Mul", cast(em, number, _D.FLOAT), factor)
@@ -208,29 +217,6 @@ def dequantized(em: Emitter, view: NodeView) -> ir.Value:
 def result_type_of(view: NodeView) -> ir.DataType | None:
     """Return the element type of what a DequantizeLinear gives; None where it is unknown."""
     return _named(view, "output_dtype") or view.required("x_scale").dtype
-
-
-def _quotient(em: Emitter, layout: Layout, scale: ir.Value, quotient_type: ir.DataType) -> ir.Value:
-    """Return x / scale, rounded to `quotient_type`, in float32."""
-    computed = _D.FLOAT if quotient_type == _D.BFLOAT16 else quotient_type
-    above, below = (cast(em, v, quotient_type) for v in (layout.grouped(), scale))
-    above, below = (cast(em, v, computed) for v in (above, below))
-    quotient = em.op("Div", above, layout.spread(below))
-    return cast(em, cast(em, quotient, quotient_type), _D.FLOAT)
-
-
-def _kept_dequantize(
-    em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value, zero: ir.Value | None
-) -> ir.Value | None:
-    """Return the operator in the form of the target, the scale in the type of the result."""
-    result_type, attributes = result_type_of(view), _kept_attributes(em, view, scale)
-    if attributes is None or result_type not in _FLOATS or scale.dtype not in _FLOATS:
-        return None
-    for index, dtype in enumerate((x.dtype, result_type)):
-        if dtype is None or not takes("DequantizeLinear", index, dtype, em.opset):
-            return None
-    inputs = (x, cast(em, scale, result_type), zero)
-    return em.op("DequantizeLinear", *inputs, attributes=attributes, dtype=result_type)
 
 
 def _kept_quantize(em: Emitter, view: NodeView, stored: ir.DataType) -> ir.Value | None:
@@ -287,15 +273,19 @@ def _named(view: NodeView, attribute: str) -> ir.DataType | None:
     return _D(given) if given else None
 
 
-def _take(op: str, dtype: ir.DataType | None, types: set[ir.DataType], opset: int) -> None:
-    if dtype not in types:
+def _take(
+    view: NodeView, em: Emitter, dtype: ir.DataType | None, types: set[ir.DataType]
+) -> ir.DataType:
+    """Return an element type of the node. Raise Refusal if it is none of these, or the target's."""
+    op, opset = view.node.op_type, em.opset
+    if dtype is None or dtype not in types:
         name = "an unknown type" if dtype is None else dtype.name
         text = f"`{op}` with {name} cannot be written in plain arithmetic at opset {opset}"
         raise Refusal("element-type", text)
-    assert dtype is not None
     if not takes("Cast", 0, dtype, opset):
         text = f"`{op}` takes {dtype.name}, which opset {opset} does not support"
         raise Refusal("element-type", text)
+    return dtype
 
 
 # Constants of element types that a target lacks: their bytes, and nodes that take these apart.

@@ -27,6 +27,8 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 _BOOL = ir.DataType.BOOL
 _Axes = ir.Value | tuple[int, ...] | None
 
+_EXTREMES = ("ReduceMax", "ReduceMin")
+
 _OF_ONE = {"ReduceL2": "Abs"}
 """What a reduction makes of one number; where it is another one."""
 
@@ -79,38 +81,23 @@ def lower_reduce_20(view: Rewritten, em: Emitter) -> ir.Value:
     op = view.node.op_type
     limits = view.context.limits
     is_limited = limits is not None and limits.problem(view.node, view.opset, view.context.folder)
-    if op in ("ReduceMax", "ReduceMin") and (is_limited or em.opset >= 20):
+    if op in _EXTREMES and (is_limited or em.opset >= 20):
         return _first_of_sorted(em, op, data, axes, keepdims)
-    dtype = known_type(data)
-    if dtype == _BOOL and op in ("ReduceMax", "ReduceMin"):
-        return _on_bool(em, data, axes, keepdims, noop, op == "ReduceMin")
-    if op in ("ReduceMax", "ReduceMin") and not takes(op, 0, dtype, em.opset):
-        carrier = carrier_of(op, dtype, em.opset, 0)
-        if carrier is not None:
-            return _carried(em, op, data, carrier, (axes, keepdims, noop))
-    return _reduce(em, op, data, axes, keepdims, noop)
-
-
-def _carried(
-    em: Emitter,
-    op: str,
-    data: ir.Value,
-    carrier: ir.DataType,
-    how: tuple[_Axes, bool, bool],
-) -> ir.Value:
-    """Return the maximum or minimum of small integers, taken in a wider type."""
-    dtype = data.dtype
-    assert dtype is not None
-    wide = cast(em, data, carrier)
+    dtype, is_max = known_type(data), op == "ReduceMax"
+    if op not in _EXTREMES or takes(op, 0, dtype, em.opset):
+        return _reduce(em, op, data, axes, keepdims, noop)
+    negated = dtype == _BOOL and not is_max  # none is false
+    carrier = ir.DataType.INT64 if dtype == _BOOL else carrier_of(op, dtype, em.opset, 0)
+    wide = cast(em, em.op("Not", data) if negated else data, carrier or dtype)
     wide.shape = data.shape
-    found = _reduce(em, op, wide, *how)
-    if not never_empty(
-        data
-    ):  # of no elements it is the last number of the type, not of the carrier
-        least = int(dtype.min if op == "ReduceMax" else dtype.max)
-        is_beyond = em.op("Less" if op == "ReduceMax" else "Greater", found, least)
+    found = _reduce(em, "ReduceSum" if dtype == _BOOL else op, wide, axes, keepdims, noop)
+    if carrier is not None and dtype != _BOOL and not never_empty(data):
+        # Of no elements it is the last number of the type, not of the carrier.
+        least = int(dtype.min if is_max else dtype.max)
+        is_beyond = em.op("Less" if is_max else "Greater", found, least)
         found = where(em, is_beyond, least, found)
-    return cast(em, found, dtype)
+    result = cast(em, found, dtype)
+    return em.op("Not", result) if negated else result
 
 
 def _first_of_sorted(
@@ -141,23 +128,6 @@ def _first_of_sorted(
     if not axes:
         return em.op("Identity", data)
     return reduced if keepdims else squeeze(em, reduced, axes)
-
-
-def _on_bool(
-    em: Emitter,
-    data: ir.Value,
-    axes: _Axes,
-    keepdims: bool,
-    noop: bool,
-    every: bool,
-) -> ir.Value:
-    """Return whether any element is true; with `every`, whether no element is false."""
-    counted = em.op("Not", data) if every else data
-    numbers = cast(em, counted, ir.DataType.INT64)
-    numbers.shape = data.shape
-    total = _reduce(em, "ReduceSum", numbers, axes, keepdims, noop)
-    found = cast(em, total, _BOOL)
-    return em.op("Not", found) if every else found
 
 
 def _reduce(
