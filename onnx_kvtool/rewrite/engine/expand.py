@@ -234,13 +234,24 @@ def schema_body(node: ir.Node, opset: int, folder: ConstantFolder) -> Body | Non
         bound = graph.node.add()
         bound.CopyFrom(inner)
         _bind(bound, attributes, absent)
-    if node.op_type == "AffineGrid":
-        _squeeze_one(graph)
+    if node.op_type == "AffineGrid":  # drop the second axis, never a batch of size 1
+        inner = (n for outer in graph.node for body in bodies(outer) for n in body.node)
+        for squeeze in (n for n in inner if n.op_type == "Squeeze" and len(n.input) == 1):
+            squeeze.input.append("one_1d")
     for name in _INT64_ALONE.get(node.op_type, ()):
         if call.types[formal[name]].tensor_type.elem_type == onnx.TensorProto.INT32:
-            _widen(graph, name)
+            wide = f"{name}_int64"
+            for reader in graph.node:
+                reader.input[:] = [wide if read == name else read for read in reader.input]
+            to = onnx.TensorProto.INT64
+            graph.node.insert(0, onnx.helper.make_node("Cast", [name], [wide], to=to))
     wanted = tuple(i for i, output in enumerate(node.outputs) if output.name)
-    _add_outputs(graph, [function.output[i] for i in wanted])
+    produced = {name for inner in graph.node for name in inner.output}
+    for index, name in enumerate(function.output[i] for i in wanted):
+        passed = name if name in produced else f"{name}_output_{index}"
+        if passed != name:  # an input of the body
+            graph.node.append(onnx.helper.make_node("Identity", [name], [passed]))
+        graph.output.append(onnx.ValueInfoProto(name=passed))
     result = _typed(onnx.helper.make_model(graph, opset_imports=function.opset_import))
     if names := _grown(result, [node.outputs[index] for index in wanted]):
         for name in names:
@@ -264,23 +275,6 @@ def _grown(body: ir.Model, outputs: Sequence[ir.Value]) -> list[str]:
 
 _INT64_ALONE = {"CenterCropPad": ("shape",)}
 """Inputs that may be int32, and that the body joins with sizes, which are int64."""
-
-
-def _widen(graph: onnx.GraphProto, name: str) -> None:
-    """Cast `name` to int64 for the nodes of `graph`."""
-    wide = f"{name}_int64"
-    for node in graph.node:
-        node.input[:] = [wide if read == name else read for read in node.input]
-    cast = onnx.helper.make_node("Cast", [name], [wide], to=onnx.TensorProto.INT64)
-    graph.node.insert(0, cast)
-
-
-def _squeeze_one(graph: onnx.GraphProto) -> None:
-    """Make the body of AffineGrid drop the second axis, never a batch of size 1."""
-    for node in graph.node:
-        inner = [n for body in bodies(node) for n in body.node]
-        for squeeze in (n for n in inner if n.op_type == "Squeeze" and len(n.input) == 1):
-            squeeze.input.append("one_1d")
 
 
 def _to_scalar(graph: onnx.GraphProto, name: str) -> None:
@@ -373,15 +367,3 @@ def _bind(
             bound = node.attribute.add()
             bound.CopyFrom(attributes[attribute.ref_attr_name])
             bound.name = attribute.name
-
-
-def _add_outputs(graph: onnx.GraphProto, names: list[str]) -> None:
-    """Declare the outputs; one that is an input of the body passes through an Identity."""
-    produced = {name for node in graph.node for name in node.output}
-    for index, name in enumerate(names):
-        if name in produced:
-            graph.output.append(onnx.ValueInfoProto(name=name))
-            continue
-        passed = f"{name}_output_{index}"
-        graph.node.append(onnx.helper.make_node("Identity", [name], [passed]))
-        graph.output.append(onnx.ValueInfoProto(name=passed))

@@ -101,20 +101,18 @@ def judge(model: ir.Model, opset: int) -> list[Diagnostic]:
     """
     local = {key[:2] for key in model.functions}
     legal: set[Hashable] = set()
+
+    def problems(node: ir.Node) -> list[Problem]:
+        """Examine a node, unless one was found legal before that differs in names only."""
+        key = signature(node)
+        found = [] if key in legal else list(examine(node, opset))
+        if not found:
+            legal.add(key)
+        return found
+
     return [
         Diagnostic(problem.code, "error", Location.of(path, node, index), problem.text)
         for path, index, node in nodes(model)
         if is_standard(node) and ("", node.op_type) not in local
-        for problem in _problems(node, opset, legal)
+        for problem in problems(node)
     ]
-
-
-def _problems(node: ir.Node, opset: int, legal: set[Hashable]) -> list[Problem]:
-    """Examine a node, unless one was found legal before that differs in names only."""
-    key = signature(node)
-    if key in legal:
-        return []
-    problems = list(examine(node, opset))
-    if not problems:
-        legal.add(key)
-    return problems

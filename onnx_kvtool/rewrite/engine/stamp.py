@@ -71,15 +71,12 @@ def stamp(model: ir.Model, opset: int, ir_version: int, *, functions: bool = Tru
     set_versions(model, opset, ir_version)
     for key, imports in own.items() if not functions else ():
         model.functions[key].opset_imports.update(imports)
-    if ir_version >= CONSTANTS or not any(map(_has_constants, model.graphs())):
+    held = (value for graph in model.graphs() for value in graph.initializers.values())
+    if ir_version >= CONSTANTS or all(value.is_graph_input() for value in held):
         return strip(model)
     model.ir_version = CONSTANTS
     note = f"IR version {CONSTANTS} instead of {ir_version}, which has no constants beside inputs"
     return [note, *strip(model)]
-
-
-def _has_constants(graph: ir.Graph) -> bool:
-    return not all(value.is_graph_input() for value in graph.initializers.values())
 
 
 def set_versions(model: ir.Model, opset: int, ir_version: int) -> None:

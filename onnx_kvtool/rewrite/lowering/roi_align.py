@@ -89,14 +89,13 @@ class _Line:
     Attributes:
         place: Where they are: of size 1 along the other axis.
         samples: Samples of a bin: (1,), int64.
-        count: Number of samples of each box: (R, 1, 1, 1, 1, 1), floats; None for all of them.
-        counts: Whether a sample counts, of the shape of `place` but 1 along the bins; None for yes.
+        counted: Number of samples of each box, (R, 1, 1, 1, 1, 1), floats; and whether a sample is
+            one of them, of the shape of `place` but 1 along the bins. None where all of them are.
     """
 
     place: Term
     samples: ir.Value
-    count: Term | None
-    counts: Term | None
+    counted: tuple[Term, Term] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ class Pool:
             shaped(of.op("Gather", [column], axis=1), (0, -1)) for of in (self.boxes, self.sides)
         )
         one_bin = side / bins
-        count = counts = None
+        count = None
         if ratio > 0:
             samples = em.constant([ratio])
             numbered = Term(em, em.constant(np.arange(ratio).astype(dtype.numpy()), "number"))
@@ -184,20 +183,17 @@ class Pool:
         bin_places = Term(em, em.constant(np.arange(bins).astype(dtype.numpy()), "number"))
         before = shaped(bin_places, (place, bins)) * one_bin
         at = start + before + (numbered + 0.5) * one_bin / divisor
-        if count is not None:
-            counts = numbered < count
-        return _Line(at, samples, count, counts)
+        return _Line(at, samples, None if count is None else (count, numbered < count))
 
     def _pooled(self, values: Term, rows: _Line, columns: _Line) -> ir.Value:
         """Return the mean or the largest of the samples of each bin; 0 where there are none."""
         axes, is_mean = [2, 4], self.mode == "avg"
-        if rows.counts is None or columns.counts is None:
+        if rows.counted is None or columns.counted is None:
             op_type = "ReduceMean" if is_mean else "ReduceMax"
             return values.reduce(op_type, axes, keepdims=False).value
-        kept = (rows.counts & columns.counts).where(values, 0 if is_mean else -np.inf)
-        assert rows.count is not None
-        assert columns.count is not None
-        total = rows.count.op("Max", 0) * columns.count.op("Max", 0)
+        (high, is_high), (wide, is_wide) = rows.counted, columns.counted
+        kept = (is_high & is_wide).where(values, 0 if is_mean else -np.inf)
+        total = high.op("Max", 0) * wide.op("Max", 0)
         total = total.op("Reshape", [-1, 1, 1, 1])
         op_type = "ReduceSum" if is_mean else "ReduceMax"
         found = kept.reduce(op_type, axes, keepdims=False)

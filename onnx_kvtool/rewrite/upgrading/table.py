@@ -64,12 +64,23 @@ class Upgrade:
         return any(opset < change <= target for change in self.changes)
 
 
-def _upgrade(
-    apply: Callable[[Rewritten, Emitter], ir.Value | Replacement | None], *, typed: bool = True
-) -> Upgrade:
+_UNTYPED = (
+    upgrade_dft_20,
+    upgrade_dropout_10_12,
+    upgrade_grid_sample_20,
+    upgrade_roi_align_16,
+    upgrade_scatter_11,
+    upgrade_slice_10,
+    upgrade_split_13_18,
+    upgrade_top_k_10,
+)
+"""Rules that read neither types nor shapes."""
+
+
+def _upgrade(apply: Callable[[Rewritten, Emitter], ir.Value | Replacement | None]) -> Upgrade:
     """Return the rule that a function called `upgrade_<name>_<opset>...` applies."""
     name, *changes = re.split(r"_(?=\d+)", apply.__name__.removeprefix("upgrade_"))
-    return Upgrade(name, tuple(map(int, changes)), apply, typed)
+    return Upgrade(name, tuple(map(int, changes)), apply, apply not in _UNTYPED)
 
 
 _AXES_18 = Upgrade("axes", (18,), upgrade_axes_13_18, typed=False)
@@ -77,31 +88,31 @@ _AXES_18 = Upgrade("axes", (18,), upgrade_axes_13_18, typed=False)
 UPGRADES: Mapping[str, Upgrade] = Table(
     "upgrade",
     [
-        (op, rule)
+        (op, rule if isinstance(rule, Upgrade) else _upgrade(rule))
         for ops, rule in (
-            ("BatchNormalization", _upgrade(upgrade_batch_normalization_9_14)),
-            ("Cast CastLike", _upgrade(upgrade_cast_24)),
-            ("Clip", _upgrade(upgrade_clip_11)),
-            ("DFT", _upgrade(upgrade_dft_20, typed=False)),
-            ("DequantizeLinear", _upgrade(upgrade_dequantize_linear_13)),
-            ("Dropout", _upgrade(upgrade_dropout_10_12, typed=False)),
-            ("GridSample", _upgrade(upgrade_grid_sample_20, typed=False)),
-            ("GroupNormalization", _upgrade(upgrade_group_normalization_21)),
-            ("Hardmax LogSoftmax Softmax", _upgrade(upgrade_softmax_13)),
-            ("OneHot", _upgrade(upgrade_one_hot_11)),
-            ("Pad", _upgrade(upgrade_pad_11)),
-            ("QuantizeLinear", _upgrade(upgrade_quantize_linear_13_19)),
+            ("BatchNormalization", upgrade_batch_normalization_9_14),
+            ("Cast CastLike", upgrade_cast_24),
+            ("Clip", upgrade_clip_11),
+            ("DFT", upgrade_dft_20),
+            ("DequantizeLinear", upgrade_dequantize_linear_13),
+            ("Dropout", upgrade_dropout_10_12),
+            ("GridSample", upgrade_grid_sample_20),
+            ("GroupNormalization", upgrade_group_normalization_21),
+            ("Hardmax LogSoftmax Softmax", upgrade_softmax_13),
+            ("OneHot", upgrade_one_hot_11),
+            ("Pad", upgrade_pad_11),
+            ("QuantizeLinear", upgrade_quantize_linear_13_19),
             ("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax", _AXES_18),
             ("ReduceMean ReduceMin ReduceProd ReduceSumSquare", _AXES_18),
             ("ReduceSum Squeeze Unsqueeze", replace(_AXES_18, changes=(13,))),
-            ("Resize", _upgrade(upgrade_resize_11_13)),
-            ("RoiAlign", _upgrade(upgrade_roi_align_16, typed=False)),
-            ("Scan", _upgrade(upgrade_scan_9)),
-            ("Scatter", _upgrade(upgrade_scatter_11, typed=False)),
-            ("Slice", _upgrade(upgrade_slice_10, typed=False)),
-            ("Split", _upgrade(upgrade_split_13_18, typed=False)),
-            ("TopK", _upgrade(upgrade_top_k_10, typed=False)),
-            ("Upsample", _upgrade(upgrade_upsample_9_10)),
+            ("Resize", upgrade_resize_11_13),
+            ("RoiAlign", upgrade_roi_align_16),
+            ("Scan", upgrade_scan_9),
+            ("Scatter", upgrade_scatter_11),
+            ("Slice", upgrade_slice_10),
+            ("Split", upgrade_split_13_18),
+            ("TopK", upgrade_top_k_10),
+            ("Upsample", upgrade_upsample_9_10),
         )
         for op in ops.split()
     ],

@@ -119,18 +119,13 @@ def row_tuples(
         (B, D1, ..., L, axis + 1), int64. Built once per (write_indices, shapes, mode, bounds) and
         shared by every update that has the same.
     """
-    return em.once(_row_key(update, bounds), lambda: _Tuples(em, update, bounds).build())
-
-
-def _row_key(update: CacheUpdate, bounds: str) -> Hashable:
-    starts = update.starts if update.starts is not None else update.write_indices
+    starts = update.write_indices if update.starts is None else update.starts
     lead = tuple(dim_key(d, update.update, i) for i, d in enumerate(update.lead))
-    capacity = (
-        dim_key(update.capacity, update.past_cache, update.axis)
-        if update.mode == "circular"
-        else None
-    )
-    return ("row tuples", starts, lead, update.mode, capacity, bounds)
+    capacity: Hashable = None
+    if update.mode == "circular":
+        capacity = dim_key(update.capacity, update.past_cache, update.axis)
+    key = ("row tuples", starts, lead, update.mode, capacity, bounds)
+    return em.once(key, lambda: _Tuples(em, update, bounds).build())
 
 
 class _Tuples:
@@ -152,10 +147,12 @@ class _Tuples:
         if facts.starts is not None and (known := self._known(facts.starts)) is not None:
             return self.em.constant(known, "index")
         if facts.mode == "linear":
-            return self._linear(facts.write_indices)
-        capacity, length = facts.capacity, facts.length
-        if not self.checked and isinstance(capacity, int) and isinstance(length, int):
-            return self._circular_unchecked(facts.write_indices, capacity, length)
+            starts = self._column(facts.write_indices)
+            if self.checked and facts.lead[0] == 1:
+                return self._sum([*self._chosen(starts, starts), *self._rows()])
+            if self.checked:
+                starts = outside_where_negative(self.em, starts, starts, self.k + 1)
+            return self._placed(starts, rows_follow=True)
         return self._circular(facts.write_indices)
 
     def _known(self, starts: tuple[int, ...]) -> np.ndarray | None:
@@ -173,14 +170,6 @@ class _Tuples:
             index[..., -1] %= facts.capacity
         return index
 
-    def _linear(self, write_indices: ir.Value) -> ir.Value:
-        starts = self._column(write_indices)
-        if self.checked and self.facts.lead[0] == 1:
-            return self._sum([*self._chosen(starts, starts), *self._rows()])
-        if self.checked:
-            starts = outside_where_negative(self.em, starts, starts, self.k + 1)
-        return self._placed(starts, rows_follow=True)
-
     def _chosen(self, start: ir.Value, row: ir.Value) -> list[ir.Value]:
         """Return what makes up the tuples of one sequence, whose start and row are single numbers.
 
@@ -197,23 +186,11 @@ class _Tuples:
 
     def _placed(self, rows: ir.Value, *, rows_follow: bool) -> ir.Value:
         """Return the tuples of rows (B, 1, ..., L or 1, 1), plus 0 .. L-1 where `rows_follow`."""
-        placed = self.em.op("Mul", rows, self._place(self.k - 1, 1), hint="row")
+        placed = self.em.op("Mul", rows, self._unit(self.k - 1), hint="row")
         return self._sum([placed, *self._spread(self._counters()), *self._fixed(rows=rows_follow)])
 
-    def _circular_unchecked(self, write_indices: ir.Value, capacity: int, length: int) -> ir.Value:
-        em, starts = self.em, self._column(write_indices)
-        # Modulo 1 clears the other coordinates, so that one node wraps the start and places it.
-        modulus = self._place(self.k - 1, max(capacity, 1), elsewhere=1)
-        start = em.op("Mod", starts, modulus, hint="start")
-        total = self._sum([start, *self._spread(self._counters()), *self._fixed(rows=True)])
-        if length <= 1:
-            return total
-        # No batch or head number reaches OUTSIDE: only the sequence coordinate is wrapped.
-        modulus = self._place(self.k - 1, capacity, elsewhere=OUTSIDE)
-        return em.op("Mod", total, modulus, hint="index")
-
     def _circular(self, write_indices: ir.Value) -> ir.Value:
-        """The circular form where starts are checked, or L or S is known at run time only."""
+        """Return the tuples of a circular cache."""
         facts, em, starts = self.facts, self.em, self._column(write_indices)
         modulus = wrapping_modulus(em, facts, checked=self.checked)
         row = em.op("Mod", starts, modulus, hint="start")
@@ -251,7 +228,7 @@ class _Tuples:
     def _spread(self, counters: dict[int, ir.Value]) -> list[ir.Value]:
         """Return each counter as tuples that are zero in the other coordinates."""
         return [
-            self.em.op("Mul", counter, self._place(i, 1), hint="coordinate")
+            self.em.op("Mul", counter, self._unit(i), hint="coordinate")
             for i, counter in counters.items()
         ]
 
@@ -278,7 +255,7 @@ class _Tuples:
         """Return the row numbers 0 .. L-1 as tuples (1, ..., L, k); nothing for a single row."""
         length = self.facts.length
         if not isinstance(length, int):
-            unit = self._place(self.k - 1, 1)
+            unit = self._unit(self.k - 1)
             return [self.em.op("Mul", self._row_numbers(), unit, hint="row")]
         if length == 1:
             return []
@@ -292,17 +269,17 @@ class _Tuples:
             total = self.em.op("Add", total, part, hint="index")
         return total
 
-    def _place(self, place: int, number: int, *, elsewhere: int = 0) -> ir.Value:
-        """Return (1, ..., 1, k): `number` in one coordinate, `elsewhere` in the others.
+    def _unit(self, place: int) -> ir.Value:
+        """Return (1, ..., 1, k): 1 in one coordinate, 0 in the others.
 
         The leading ones give every sum the full rank of the index, also for a batch of one.
         """
-        return self.em.constant(_last(self.k, number, place, elsewhere), "unit")
+        return self.em.constant(_last(self.k, 1, place), "unit")
 
 
-def _last(k: int, number: int, place: int = -1, elsewhere: int = 0) -> np.ndarray:
-    """Return (1, ..., 1, k): `number` in one coordinate, the last if not said, else `elsewhere`."""
-    vector = np.full((*[1] * k, k), elsewhere, np.int64)
+def _last(k: int, number: int, place: int = -1) -> np.ndarray:
+    """Return (1, ..., 1, k): `number` in one coordinate, the last if not said, 0 in the others."""
+    vector = np.zeros((*[1] * k, k), np.int64)
     vector[..., place] = number
     return vector
 
