@@ -127,17 +127,13 @@ class TypeChange:
                 text = f"BitCast reads the bits of {dtype_name(REPLACED)}, or makes them"
                 self._refuse("element-type", place, text)
         elif not is_standard(node) and (node.domain, node.op_type) not in self._local:
-            self._unknown_operator(node, place, is_touched)
-
-    def _unknown_operator(self, node: ir.Node, place: Location, is_touched: bool) -> None:
-        """Refuse an operator of another domain that may not take the type."""
-        opset = self._model.opset_imports.get(node.domain, 1)
-        for problem in examine(node, opset, contrib_facts(node.domain, node.op_type)):
-            if problem.code == "unknown-operator" and is_touched:
-                text = f"nobody knows whether `{node.domain}::{node.op_type}` takes "
-                self._refuse("unknown-operator", place, text + dtype_name(self._to))
-            elif problem.code == "element-type":
-                self._refuse(problem.code, place, problem.text)
+            opset = self._model.opset_imports.get(node.domain, 1)
+            for problem in examine(node, opset, contrib_facts(node.domain, node.op_type)):
+                if problem.code == "unknown-operator" and is_touched:
+                    text = f"nobody knows whether `{node.domain}::{node.op_type}` takes "
+                    self._refuse("unknown-operator", place, text + dtype_name(self._to))
+                elif problem.code == "element-type":
+                    self._refuse(problem.code, place, problem.text)
 
     def _attribute(self, attribute: ir.Attr, is_typed: bool, place: Location) -> ir.Attr | None:
         """Return what takes the place of an attribute; None where it stays."""

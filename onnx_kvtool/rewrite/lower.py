@@ -38,7 +38,7 @@ from onnx_kvtool.rewrite.lowering.optional import settle_optionals
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import declared_updates
 from onnx_kvtool.rewrite.report import Lowered, Outcome
-from onnx_kvtool.shapes.infer import Annotations, annotate
+from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.shapes.inference import inferred
 from onnx_kvtool.targets.limits import ReleaseLimits
 from onnx_kvtool.targets.release import Release
@@ -123,7 +123,14 @@ def _legalise(
     if annotations.failure:
         outcome.notes.append(annotations.failure)
     begun = len(outcome.lowered)
-    _carry(model, plan, names, outcome, annotations)
+    if not only:
+        carried = carry_types(model, source, target, names)
+        outcome.lowered += carried.lowered
+        outcome.notes += carried.notes
+        annotations.added = [
+            (value, value.type if type_ is not None and value in carried.retyped else type_, shape)
+            for value, type_, shape in annotations.added
+        ]
     declare = declared_updates(model, source)
     context = LoweringContext(source, target, options, ConstantFolder(), not only, limits)
     engine = Engine(
@@ -178,25 +185,6 @@ def _unfit(model: ir.Model, release: Release | None, *, whole: bool) -> list[Dia
         text = f"{release} loads opset {release.min_opset} and later, the model is at {source}"
         return [objection("old-opset", text, "export the model at a newer opset")]
     return []
-
-
-def _carry(
-    model: ir.Model,
-    plan: _Plan,
-    names: Names,
-    outcome: Outcome,
-    annotations: Annotations,
-) -> None:
-    """Carry the types that the target lacks in others, and let the annotations know."""
-    if plan.only:
-        return
-    carried = carry_types(model, plan.source, plan.target, names)
-    outcome.lowered += carried.lowered
-    outcome.notes += carried.notes
-    annotations.added = [
-        (value, value.type if type_ is not None and value in carried.retyped else type_, shape)
-        for value, type_, shape in annotations.added
-    ]
 
 
 @dataclass(frozen=True, slots=True)

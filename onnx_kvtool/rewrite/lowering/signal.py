@@ -29,6 +29,8 @@ from onnx_kvtool.symbolic.dimensions import Dims, dims_of
 # The discrete Fourier transform as a real matrix over real and imaginary parts.
 
 
+_D = ir.DataType
+
 LARGEST = 1 << 20
 """Most elements of a matrix; beyond it a product is no stand-in for a fast transform."""
 
@@ -260,8 +262,18 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     if known is not None and elements <= LARGEST:
         table = dft_matrix(known, parts, None, inverse=False, onesided=is_half)
         matrix = em.constant(table.reshape(known * parts, -1).astype(wide.numpy()), "dft")
-    else:
-        matrix = _matrix_of_frames(em, count, numbered, parts, is_half, wide)
+    else:  # (N * C, K * 2), in float64, where the cosine of a quarter turn is as good as nothing
+        double, length, rows = _D.DOUBLE, Term(em, count), Term(em, numbered)
+        k = em.op("Range", 0, length / 2 + 1 if is_half else length, 1)
+        turns = rows.op("Reshape", [-1, 1]) * k % length  # below N, so that no angle is large
+        angle = turns.cast(double) / length.cast(double) * (2 * math.pi)
+        cosine, sine = (
+            angle.op(name).cast(wide).then(unsqueeze, [1, 3]) for name in ("Cos", "Sin")
+        )
+        rows = cosine.op("Concat", sine.op("Neg"), axis=3)
+        if parts == 2:
+            rows = rows.op("Concat", sine.op("Concat", cosine, axis=3), axis=1)
+        matrix = rows.op("Flatten", axis=2).value  # of (N, C, K, 2)
     x = cast(em, signal, wide)
     x = unsqueeze(em, x, [2]) if len(dims) == 2 else x
     stride = cast(em, scalar(em, step), ir.DataType.INT64)
@@ -272,8 +284,7 @@ def lower_stft_17(view: Rewritten, em: Emitter) -> ir.Value:
     if window is not None:
         column = unsqueeze(em, cast(em, window, wide), [1])
         frames = em.op("Mul", frames, column)
-    rows = em.op("Reshape", frames, [0, 0, -1])
-    product = em.op("MatMul", rows, matrix)
+    product = em.op("MatMul", em.op("Reshape", frames, [0, 0, -1]), matrix)
     result = em.op("Reshape", product, [0, 0, -1, 2])
     return cast(em, result, dtype)
 
@@ -291,27 +302,6 @@ def _length(view: Rewritten, em: Emitter, signal: ir.Value) -> tuple[int | None,
     return known if isinstance(known, int) else None, size(em, value, axis, known)
 
 
-def _matrix_of_frames(
-    em: Emitter,
-    count: ir.Value,
-    numbered: ir.Value,
-    parts: int,
-    is_half: bool,
-    dtype: ir.DataType,
-) -> ir.Value:
-    """Return the matrix of a transform of a length that is known at run time: (N * C, K * 2)."""
-    # In float64, where the cosine of a quarter turn is as good as nothing.
-    double, size, rows = ir.DataType.DOUBLE, Term(em, count), Term(em, numbered)
-    k = em.op("Range", 0, size / 2 + 1 if is_half else size, 1)
-    turns = rows.op("Reshape", [-1, 1]) * k % size  # below N, so that no angle is large
-    angle = turns.cast(double) / size.cast(double) * (2 * math.pi)
-    cosine, sine = (angle.op(name).cast(dtype).then(unsqueeze, [1, 3]) for name in ("Cos", "Sin"))
-    rows = cosine.op("Concat", sine.op("Neg"), axis=3)
-    if parts == 2:
-        rows = rows.op("Concat", sine.op("Concat", cosine, axis=3), axis=1)
-    return rows.op("Flatten", axis=2).value  # of (N, C, K, 2)
-
-
 # HannWindow-17, HammingWindow-17 and BlackmanWindow-17 of float64 or integers, below opset 17.
 #
 # Matches
@@ -326,7 +316,6 @@ def _matrix_of_frames(
 # numbers of the body, as onnxruntime has them: 0.54347825 for the 25/46 of HammingWindow.
 
 
-_D = ir.DataType
 _TERMS = {
     "BlackmanWindow": (0.42, 0.5, 0.08),
     "HammingWindow": (25 / 46, 1 - 25 / 46, 0.0),

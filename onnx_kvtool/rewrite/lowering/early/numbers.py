@@ -203,27 +203,19 @@ def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -
         a = one_shape(em, a, b, None)
         b = one_shape(em, b, a, None)
     dividend, divisor = terms(em, a, b)
-    left = _reduced(abs(dividend), abs(divisor), tables, count)
+    start, step = abs(dividend), abs(divisor)
+    held = Term(em, formal(em, "left", _DOUBLE))
+
+    def take_away(turn: ir.Value, goes: ir.Value) -> list[ir.Value]:
+        multiple = step  # by a power of two, the largest first
+        for table in tables:
+            multiple *= em.op("Gather", table, turn, axis=0)
+        return [goes, (held < multiple).where(held, held - multiple).value]
+
+    left = Term(em, looped(em, count, [start.value], [held.value], take_away)[0])
     nothing = dividend * [0]  # of the sign of the dividend, or no number
     signed = left * dividend.op("Sign")
     rest = (left > [0]).where(signed, nothing)
     # What is infinite has no rest, and nothing has one of zero.
     doubtful = nothing / divisor
     return doubtful.op("IsNaN").where(doubtful, rest).cast(dtype).value
-
-
-def _reduced(dividend: Term, divisor: Term, tables: list[ir.Value], count: int) -> Term:
-    """Return the rest of positive float64 numbers of one shape, by a Loop over powers of two.
-
-    Each of `count` powers is the product of its entries in `tables`, the largest power first.
-    """
-    em = dividend.em
-    left = Term(em, formal(em, "left", _DOUBLE))
-
-    def take_away(turn: ir.Value, goes: ir.Value) -> list[ir.Value]:
-        multiple = divisor
-        for table in tables:
-            multiple *= em.op("Gather", table, turn, axis=0)
-        return [goes, (left < multiple).where(left, left - multiple).value]
-
-    return Term(em, looped(em, count, [dividend.value], [left.value], take_away)[0])

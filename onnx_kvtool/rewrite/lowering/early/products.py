@@ -159,7 +159,12 @@ def _convolved(
             f"the shape of `{w.name}` is unknown, and how many products {op_type} adds up",
             help="declare the shape of the weights",
         )
-    cut_x, cut_w = _cuts(taps, op_type)
+    for cut_x, cut_w in ((False, False), (False, True), (True, True)):
+        if taps * math.prod(_BASE - 1 if cut else _MOST for cut in (cut_x, cut_w)) <= 2**24:
+            break  # float32 holds every sum
+    else:
+        text = f"{op_type} adds up {taps} products, more than are exact in float32"
+        raise Refusal("too-large", text)
     if of_x is not None:
         of_x = em.op("Reshape", of_x, [1])
     if of_w is not None:
@@ -175,18 +180,6 @@ def _convolved(
             factor = factor_x * factor_w
             sums.append(whole * [factor] if factor > 1 else whole)
     return functools.reduce(operator.add, sums).value
-
-
-def _cuts(taps: int, op_type: str) -> tuple[bool, bool]:
-    """Return whether inputs and weights are cut in two, so that float32 holds every sum."""
-    for cuts in ((False, False), (False, True), (True, True)):
-        largest = math.prod(_BASE - 1 if cut else _MOST for cut in cuts)
-        if taps * largest <= 2**24:
-            return cuts
-    raise Refusal(
-        "too-large",
-        f"{op_type} adds up {taps} products, more than are exact in float32",
-    )
 
 
 def _parts(value: Term, cut: bool) -> list[tuple[int, Term]]:

@@ -122,25 +122,20 @@ def _searched(
         is_some = left.reduce("ReduceMax", [2]) > -np.inf
         chosen = em.op("Gather", table, best + first, axis=0)
         found = _Sides(*(Term(em, em.op("Gather", chosen, i, axis=3)) for i in range(5)))
-        dropped = _overlaps(found, others, threshold) | places.op("Equal", best)
+        width = found.right.op("Min", others.right) - found.left.op("Max", others.left)
+        height = found.bottom.op("Min", others.bottom) - found.top.op("Max", others.top)
+        both = width * height
+        whole = found.area + others.area - both
+        overlaps = both / whole > threshold  # (B, C, N)
+        for size in (width, height, both, found.area, others.area, whole):
+            overlaps &= size > 0
+        dropped = overlaps | places.op("Equal", best)
         after = state & ~dropped
         any_left = after.cast(_FLOAT).reduce("ReduceMax", [0, 1, 2], keepdims=False) > 0.5
         return [x.value for x in (any_left, after, best, is_some)]
 
     _, best, is_some = terms(em, *looped(em, rounds, [alive.value], [state.value], one_round))
     return best, is_some
-
-
-def _overlaps(found: _Sides, others: _Sides, threshold: Operand) -> Term:
-    """Return which boxes overlap those that were found, (B, C, 1), by too much: (B, C, N)."""
-    width = found.right.op("Min", others.right) - found.left.op("Max", others.left)
-    height = found.bottom.op("Min", others.bottom) - found.top.op("Max", others.top)
-    both = width * height
-    whole = found.area + others.area - both
-    result = both / whole > threshold
-    for size in (width, height, both, found.area, others.area, whole):
-        result &= size > 0
-    return result
 
 
 def _listed(chosen: Term, is_some: Term) -> ir.Value:
