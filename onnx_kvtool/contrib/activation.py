@@ -13,7 +13,6 @@ from onnx_kvtool.contrib.rule import (
     known_rank,
     known_type,
     no_form,
-    only,
     refuse_value,
 )
 from onnx_kvtool.emit.emitter import Emitter, Replacement
@@ -24,31 +23,31 @@ from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 # The Gelus, Dropout and Softmax of `com.microsoft`.
 
 
-def gelu(site: Site) -> Replacement:
+def gelu(site: Site) -> ir.Value:
     """Write Gelu as the Gelu-20 of ONNX."""
-    return only(site.op("Gelu", site.required("X")))
+    return site.op("Gelu", site.required("X"))
 
 
-def bias_gelu(site: Site) -> Replacement:
+def bias_gelu(site: Site) -> ir.Value:
     """Write BiasGelu as Add and Gelu-20."""
-    return only(site.op("Gelu", site.op("Add", *site.operands("A", "B"))))
+    return site.op("Gelu", site.op("Add", *site.operands("A", "B")))
 
 
-def fast_gelu(site: Site) -> Replacement:
+def fast_gelu(site: Site) -> ir.Value:
     """Write FastGelu as Add, where it has a bias, and Gelu-20 of `tanh`."""
-    return only(_biased_gelu(site, site.required("X")))
+    return _biased_gelu(site, site.required("X"))
 
 
-def quick_gelu(site: Site) -> Replacement:
+def quick_gelu(site: Site) -> ir.Value:
     """Write QuickGelu as x * Sigmoid(alpha * x)."""
     x, alpha, op = site.required("X"), site.real("alpha"), site.op
     scaled = x if alpha == 1.0 else op("Mul", x, alpha, hint="scaled")
-    return only(op("Mul", x, op("Sigmoid", scaled)))
+    return op("Mul", x, op("Sigmoid", scaled))
 
 
-def gemm_fast_gelu(site: Site) -> Replacement:
+def gemm_fast_gelu(site: Site) -> ir.Value:
     """Write GemmFastGelu as MatMul, Add, where it has a bias, and Gelu-20 of `tanh`."""
-    return only(_biased_gelu(site, site.op("MatMul", *site.operands("X", "W"))))
+    return _biased_gelu(site, site.op("MatMul", *site.operands("X", "W")))
 
 
 def _biased_gelu(site: Site, x: ir.Value) -> ir.Value:
@@ -56,7 +55,7 @@ def _biased_gelu(site: Site, x: ir.Value) -> ir.Value:
     return site.op("Gelu", x if bias is None else site.op("Add", x, bias), approximate="tanh")
 
 
-def bias_softmax(site: Site) -> Replacement:
+def bias_softmax(site: Site) -> ir.Value:
     """Write BiasSoftmax as Add and Softmax-13; the sum goes over all axes from `axis` on.
 
     The bias broadcasts as in the Add that the optimiser has fused, whatever `is_inner_broadcast`
@@ -66,8 +65,8 @@ def bias_softmax(site: Site) -> Replacement:
     total, rank = site.op("Add", x, bias), known_rank(site, x)
     axis = counted_axis(site.integer("axis"), rank, "axis")
     if axis == rank - 1:
-        return only(site.op("Softmax", total, axis=-1))
-    return only(softmax_from(site, total, axis, x))
+        return site.op("Softmax", total, axis=-1)
+    return softmax_from(site, total, axis, x)
 
 
 def softmax_from(em: Emitter, scores: ir.Value, axis: int, like: ir.Value) -> ir.Value:
@@ -77,10 +76,10 @@ def softmax_from(em: Emitter, scores: ir.Value, axis: int, like: ir.Value) -> ir
     return op("Reshape", flat, op("Shape", like))
 
 
-def bias_split_gelu(site: Site) -> Replacement:
+def bias_split_gelu(site: Site) -> ir.Value:
     """Write BiasSplitGelu as Add, and the first half of the last axis times Gelu of the second."""
     first, second = halves(site, site.op("Add", *site.operands("X", "bias")))
-    return only(site.op("Mul", first, site.op("Gelu", second)))
+    return site.op("Mul", first, site.op("Gelu", second))
 
 
 def bias_dropout(site: Site) -> Replacement:
@@ -102,7 +101,7 @@ def bias_dropout(site: Site) -> Replacement:
 _D = ir.DataType
 
 
-def scaled_silu(site: Site) -> Replacement:
+def scaled_silu(site: Site) -> ir.Value:
     """Write ScaledSiLU as Mul, Sigmoid and Mul, each rounded to the type of `X`.
 
     A factor that has another type, or more digits, is multiplied in float32.
@@ -124,10 +123,10 @@ def scaled_silu(site: Site) -> Replacement:
     else:
         wide = op("Mul", cast(site, x, _D.FLOAT), cast(site, scale, _D.FLOAT))
         scaled = cast(site, wide, dtype, "scaled")
-    return only(op("Mul", scaled, op("Sigmoid", scaled)))
+    return op("Mul", scaled, op("Sigmoid", scaled))
 
 
-def gated_add(site: Site) -> Replacement:
+def gated_add(site: Site) -> ir.Value:
     """Write GatedAdd as Mul and Add.
 
     With `gate_weight` (onnxruntime has a kernel only for bfloat16 on GPUs) the gate is the sigmoid
@@ -144,10 +143,10 @@ def gated_add(site: Site) -> Replacement:
         product = op("MatMul", cast(site, gate, _D.FLOAT), cast(site, weight, _D.FLOAT))
         rounded = cast(site, cast(site, product, dtype), _D.FLOAT)
         gate = cast(site, op("Sigmoid", rounded), dtype, "gate")
-    return only(op("Add", x, op("Mul", y, gate, hint="gated")))
+    return op("Add", x, op("Mul", y, gate, hint="gated"))
 
 
-def gated_rms_norm(site: Site) -> Replacement:
+def gated_rms_norm(site: Site) -> ir.Value:
     """Write GatedRMSNorm as RMSNormalization-23, Sigmoid and Mul, all in float32.
 
     A last axis of several groups as wide as `scale` is divided for the normalization.
@@ -174,10 +173,10 @@ def gated_rms_norm(site: Site) -> Replacement:
     factor = op("Sigmoid", gate)
     if site.string("activation") != "sigmoid":
         factor = op("Mul", gate, factor, hint="silu")
-    return only(cast(site, op("Mul", rows, factor), known_type(x)))
+    return cast(site, op("Mul", rows, factor), known_type(x))
 
 
-def swiglu(site: Site) -> Replacement:
+def swiglu(site: Site) -> ir.Value:
     """Write SwiGLU of `com.microsoft` as Clip, Sigmoid and Mul in float32.
 
     Without `up` the last axis is split in halves first.
@@ -201,7 +200,7 @@ def swiglu(site: Site) -> Replacement:
         limit=limit if limit > 0 else None,
         round_to=dtype if is_rounded else None,
     )
-    return only(cast(site, found, dtype, "gated"))
+    return cast(site, found, dtype, "gated")
 
 
 def swish_product(

@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.contrib.rule import Site, known_type, no_form, refuse_input, refuse_value
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import cast, dtype_of
 from onnx_kvtool.model_io.external_data import array, reread
 from onnx_kvtool.ops.view import counted_axis
@@ -112,7 +112,7 @@ def reshaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
 # Weights of 2, 4 or 8 bits an element with a scale for each block: blocked DequantizeLinear.
 
 
-def mat_mul_n_bits(site: Site) -> Replacement:
+def mat_mul_n_bits(site: Site) -> ir.Value:
     """Write MatMulNBits as blocked DequantizeLinear, Transpose and MatMul.
 
     The bytes of a stored weight become a uint4 or uint8 tensor (N, K), unchanged. A zero point that
@@ -124,7 +124,7 @@ def mat_mul_n_bits(site: Site) -> Replacement:
     of other than 4 bits, since onnxruntime has no kernel.
     """
     refuse_value(site, "weight_prepacked", 0)
-    return only(block_product(site, site.required("A"), site.integer("N")))
+    return block_product(site, site.required("A"), site.integer("N"))
 
 
 def block_product(site: Site, a: ir.Value, columns: int, prefix: str = "") -> ir.Value:
@@ -173,7 +173,7 @@ def _first(em: Emitter, value: ir.Value, count: int, axis: int = 1) -> ir.Value:
     return em.op("Slice", value, [0], [count], [axis])
 
 
-def gather_block_quantized(site: Site) -> Replacement:
+def gather_block_quantized(site: Site) -> ir.Value:
     """Write GatherBlockQuantized as Gathers of values, scales and zero points, dequantized.
 
     So the whole table is never dequantized. Runtimes cannot gather int4 and uint4: these values are
@@ -231,7 +231,7 @@ def gather_block_quantized(site: Site) -> Replacement:
     attributes = {"axis": blocks, "block_size": block}
     if not is_packed and bytes_of(data) is None:
         values = op("DequantizeLinear", data, scales, zero, attributes=attributes, dtype=dtype)
-        return only(op("Gather", values, indices, axis=along))
+        return op("Gather", values, indices, axis=along)
     attributes["axis"] += len(at) - 1 if blocks > along else 0
     slices = op("Gather", scales, indices, axis=along)
     slices.shape = ir.Shape([*sizes[:along], *at, *sizes[along + 1 :]])
@@ -254,4 +254,4 @@ def gather_block_quantized(site: Site) -> Replacement:
         middle = np.array(2 ** (bits - 1), np.uint8)
         points = op("Expand", middle, op("Shape", slices))
     inputs = rows(data), slices, points
-    return only(op("DequantizeLinear", *inputs, attributes=attributes, dtype=dtype))
+    return op("DequantizeLinear", *inputs, attributes=attributes, dtype=dtype)

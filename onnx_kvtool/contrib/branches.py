@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.block_quantized import reshaped
 from onnx_kvtool.contrib.heads import known_size
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.rule import Site, is_read, known_type, no_form, only
+from onnx_kvtool.contrib.rule import Site, is_read, known_type, no_form
 from onnx_kvtool.emit.emitter import Replacement
 from onnx_kvtool.emit.forms import cast, outputs_of, reduce, unsqueeze
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -17,7 +17,7 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 _D = ir.DataType
 
 
-def branchwise_rms_norm(site: Site) -> Replacement:
+def branchwise_rms_norm(site: Site) -> ir.Value:
     """Write BranchwiseRMSNorm as RMSNormalization-23 of the last axis, in float32.
 
     Branches that are joined on the last axis become a dimension of their own for it.
@@ -34,10 +34,10 @@ def branchwise_rms_norm(site: Site) -> Replacement:
         if dims != (streams.width,):
             scale = reshaped(site, scale, (streams.branches, streams.width))
     rows = root_mean_square(site, rows, scale, -1, site.real("epsilon"))
-    return only(streams.joined(rows))
+    return streams.joined(rows)
 
 
-def hyper_connection_pre_mix(site: Site) -> Replacement:
+def hyper_connection_pre_mix(site: Site) -> ir.Value:
     """Write HyperConnectionPreMix as Mul and ReduceSum, in float32."""
     streams = _Streams.of(site, "streams")
     op = site.op
@@ -47,10 +47,10 @@ def hyper_connection_pre_mix(site: Site) -> Replacement:
     factor = site.real("reduction_scale")
     if factor != 1.0:
         mixed = op("Mul", mixed, factor)
-    return only(cast(site, mixed, known_type(site.required("streams"))))
+    return cast(site, mixed, known_type(site.required("streams")))
 
 
-def hyper_connection_post_mix(site: Site) -> Replacement:
+def hyper_connection_post_mix(site: Site) -> ir.Value:
     """Write HyperConnectionPostMix as MatMul with a transposed matrix, Mul and Add, in float32."""
     streams = _Streams.of(site, "streams")
     op, mix = site.op, site.input("stream_mix")
@@ -61,7 +61,7 @@ def hyper_connection_post_mix(site: Site) -> Replacement:
         rows = op("MatMul", turned, rows, hint="mixed")
     features = unsqueeze(site, cast(site, site.required("block_output"), _D.FLOAT), [streams.front])
     gated = op("Mul", streams.gates(site.required("post_mix")), features)
-    return only(streams.joined(op("Add", rows, gated, hint="injected")))
+    return streams.joined(op("Add", rows, gated, hint="injected"))
 
 
 def engram_gate(site: Site) -> Replacement:

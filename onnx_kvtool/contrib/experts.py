@@ -11,8 +11,8 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.activation import swish_product
 from onnx_kvtool.contrib.block_quantized import packed_values, packed_zero_points, reshaped
 from onnx_kvtool.contrib.heads import known_size
-from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
-from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
+from onnx_kvtool.contrib.rule import Site, known_type, no_form, refuse_input, refuse_value
+from onnx_kvtool.emit.emitter import Emitter, Refusal
 from onnx_kvtool.emit.forms import Term, cast, dtype_of, reduce, unsqueeze, where
 from onnx_kvtool.symbolic.dimensions import dim_of, dims_of
 
@@ -265,7 +265,7 @@ _FLOAT_SCALES = [
 """Inputs of weights that are floats of 4 or 8 bits, which run on GPUs only."""
 
 
-def mixture_of_experts(site: Site) -> Replacement:
+def mixture_of_experts(site: Site) -> ir.Value:
     """Write MoE as Softmax, TopK, ScatterElements, and MatMul with the weights of all experts.
 
     Every expert computes every token; results for tokens that did not choose the expert are left
@@ -284,14 +284,14 @@ def mixture_of_experts(site: Site) -> Replacement:
     op = site.op
     mixture = Experts.of(site)
     if site.integer("use_sparse_mixer"):
-        return only(mixture.computed(*_sparse(mixture, router), 0.0))
+        return mixture.computed(*_sparse(mixture, router), 0.0)
     indices, gates = _best(mixture, op("Softmax", router, axis=-1))
     if site.integer("normalize_routing_weights"):
         gates = op("Div", gates, reduce(site, "ReduceSum", gates, [-1]), hint="gates")
-    return only(mixture.computed(indices, gates, 0.0))
+    return mixture.computed(indices, gates, 0.0)
 
 
-def quantized_mixture_of_experts(site: Site) -> Replacement:
+def quantized_mixture_of_experts(site: Site) -> ir.Value:
     """Write QMoE as TopK, Softmax, DequantizeLinear of the weights, and the form of MoE.
 
     Experts are chosen by `router_probs`, and weighted by the softmax over the chosen ones, or by
@@ -320,7 +320,7 @@ def quantized_mixture_of_experts(site: Site) -> Replacement:
     )
     if site.integer("use_sparse_mixer"):
         refuse_input(site, "router_weights")
-        return only(mixture.computed(*_sparse(mixture, router), 0.0))
+        return mixture.computed(*_sparse(mixture, router), 0.0)
     indices, best = _best(mixture, router)
     if given is None:
         refuse_value(site, "normalize_routing_weights", 1)
@@ -331,7 +331,7 @@ def quantized_mixture_of_experts(site: Site) -> Replacement:
         if site.integer("normalize_routing_weights"):
             total = reduce(site, "ReduceSum", gates, [-1])
             gates = where(site, op("Equal", total, 0.0), 0.0, op("Div", gates, total), "gates")
-    return only(mixture.computed(indices, gates, 1e-8))
+    return mixture.computed(indices, gates, 1e-8)
 
 
 def _best(mixture: Experts, scores: ir.Value) -> tuple[ir.Value, ir.Value]:

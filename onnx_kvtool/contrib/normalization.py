@@ -63,14 +63,14 @@ def skip_layer_normalization(site: Site) -> Replacement:
     """Write SkipLayerNormalization as Add and LayerNormalization-17 of the last axis."""
     total = _residual(site)
     y = _layer_norm(site, total, site.required("gamma"), site.input("beta"))
-    return _with_sum(site, y, total)
+    return read_outputs(site, y, None, None, total)
 
 
 def skip_simplified_layer_normalization(site: Site) -> Replacement:
     """Write SkipSimplifiedLayerNormalization as Add and RMSNormalization-23 of the last axis."""
     total = _residual(site)
     y = root_mean_square(site, total, site.required("gamma"), -1, site.real("epsilon"))
-    return _with_sum(site, y, total)
+    return read_outputs(site, y, None, None, total)
 
 
 def embed_layer_normalization(site: Site) -> Replacement:
@@ -166,10 +166,6 @@ def _residual(site: Site) -> ir.Value:
     op = site.op
     total = op("Add", x, site.required("skip"), hint="sum")
     return total if bias is None else op("Add", total, bias, hint="biased")
-
-
-def _with_sum(site: Site, y: ir.Value, total: ir.Value) -> Replacement:
-    return read_outputs(site, y, None, None, total)
 
 
 def root_mean_square(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Site, known_rank, no_form, only, refuse_value
-from onnx_kvtool.emit.emitter import Replacement
+from onnx_kvtool.contrib.rule import Site, known_rank, no_form, refuse_value
 from onnx_kvtool.emit.forms import (
     Term,
     computed_in,
@@ -24,7 +24,7 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 # Operators that ONNX writes with several of its own.
 
 
-def c_dist(site: Site) -> Replacement:
+def c_dist(site: Site) -> ir.Value:
     """Write CDist as onnxruntime computes it: -2 A B' + |A|^2 + |B|^2, and Sqrt for `euclidean`.
 
     Refuses the other metrics of its documentation: onnxruntime has no kernel for them.
@@ -34,30 +34,30 @@ def c_dist(site: Site) -> Replacement:
     product = (a * -2).op("MatMul", b.op("Transpose", perm=[1, 0]))
     left, right = (x.op("Mul", x, hint="square").reduce("ReduceSum", [1]) for x in (a, b))
     total = abs(product + left + right.op("Transpose", perm=[1, 0]))
-    return only((total if site.string("metric") == "sqeuclidean" else total.op("Sqrt")).value)
+    return (total if site.string("metric") == "sqeuclidean" else total.op("Sqrt")).value
 
 
-def complex_mul(site: Site) -> Replacement:
+def complex_mul(site: Site) -> ir.Value:
     """Write ComplexMul as Mul, Sub and Add of the real and imaginary parts, on the last axis."""
     return _complex_product(site, "Sub", "Add")
 
 
-def complex_mul_conj(site: Site) -> Replacement:
+def complex_mul_conj(site: Site) -> ir.Value:
     """Write ComplexMulConj as ComplexMul with the second factor conjugated."""
     return _complex_product(site, "Add", "Sub")
 
 
-def _complex_product(site: Site, real: str, imaginary: str) -> Replacement:
+def _complex_product(site: Site, real: str, imaginary: str) -> ir.Value:
     op = site.op
     (a, b), (c, d) = (halves(site, x) for x in site.operands("A", "B"))
     parts = (
         op(real, op("Mul", a, c), op("Mul", b, d), hint="real"),
         op(imaginary, op("Mul", b, c), op("Mul", a, d), hint="imaginary"),
     )
-    return only(op("Concat", *parts, axis=-1))
+    return op("Concat", *parts, axis=-1)
 
 
-def rfft(site: Site) -> Replacement:
+def rfft(site: Site) -> ir.Value:
     """Write Rfft as DFT-20 of the last axis, onesided, and of the other axes of the signal.
 
     Refuses `normalized` and both sides, which its documentation does not support.
@@ -72,10 +72,10 @@ def rfft(site: Site) -> Replacement:
     y, op = unsqueeze(site, x, [rank]), site.op
     for axis in range(rank - 1, rank - 1 - count, -1):
         y = op("DFT", y, None, axis, onesided=int(axis == rank - 1))
-    return only(y)
+    return y
 
 
-def unfold_tensor(site: Site) -> Replacement:
+def unfold_tensor(site: Site) -> ir.Value:
     """Write UnfoldTensor as a Gather of all windows, and a Transpose that puts them last."""
     op = site.op
     x, length, step = site.required("input"), site.integer("size"), site.integer("step")
@@ -98,9 +98,9 @@ def unfold_tensor(site: Site) -> Replacement:
         places = op("Add", unsqueeze(site, starts, [1]), inside)
     windows = op("Gather", x, places, axis=axis)
     if axis == rank - 1:
-        return only(windows)
+        return windows
     perm = [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1]
-    return only(op("Transpose", windows, perm=perm))
+    return op("Transpose", windows, perm=perm)
 
 
 # Operators that ONNX has now.
@@ -110,7 +110,7 @@ _MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 """The name of each mode in GridSample-20."""
 
 
-def grid_sample(site: Site) -> Replacement:
+def grid_sample(site: Site) -> ir.Value:
     """Write GridSample as that of ONNX, whose modes have other names.
 
     Refuses `bicubic` with `border`: onnxruntime moves each pixel that is outside to the border, and
@@ -120,30 +120,28 @@ def grid_sample(site: Site) -> Replacement:
     refuse_value(site, "mode", *_MODES)
     borders = ("zeros", "reflection") if mode == "bicubic" else ("zeros", "border", "reflection")
     refuse_value(site, "padding_mode", *borders)
-    return only(
-        site.op(
-            "GridSample",
-            x,
-            site.required("Grid"),
-            align_corners=site.integer("align_corners"),
-            mode=_MODES[mode],
-            padding_mode=site.string("padding_mode"),
-        )
+    return site.op(
+        "GridSample",
+        x,
+        site.required("Grid"),
+        align_corners=site.integer("align_corners"),
+        mode=_MODES[mode],
+        padding_mode=site.string("padding_mode"),
     )
 
 
-def range_(site: Site) -> Replacement:
+def range_(site: Site) -> ir.Value:
     """Write Range as that of ONNX, of scalars; an absent step is 1."""
     first, limit = (scalar(site, x) for x in site.operands("start", "limit"))
     delta = site.input("delta")
-    return only(site.op("Range", first, limit, 1 if delta is None else scalar(site, delta)))
+    return site.op("Range", first, limit, 1 if delta is None else scalar(site, delta))
 
 
-def trilu(site: Site) -> Replacement:
+def trilu(site: Site) -> ir.Value:
     """Write Trilu as that of ONNX."""
     x, k = site.required("X"), site.input("k")
     inputs = [x] if k is None else [x, scalar(site, k)]
-    return only(site.op("Trilu", *inputs, upper=site.integer("upper")))
+    return site.op("Trilu", *inputs, upper=site.integer("upper"))
 
 
 # Inverse (ONNX has only Det): elimination, a few nodes for each row.
@@ -153,7 +151,7 @@ _LARGEST = 16
 """Largest matrix with a standard form: each row takes two dozen nodes."""
 
 
-def inverse(site: Site) -> Replacement:
+def inverse(site: Site) -> ir.Value:
     """Write Inverse as Gaussian elimination, row by row, with the largest pivot each time.
 
     Computed in float32 or float64: as exact as the LU decomposition of onnxruntime, but not
@@ -170,15 +168,15 @@ def inverse(site: Site) -> Replacement:
     dtype, count = dtype_of(x), known[0]
     wide = computed_in(dtype)
     if count == 0:
-        return only(site.op("Identity", x))
+        return site.op("Identity", x)
     left = Term(site, x).cast(wide)
     if count == 1:
-        return only((1 / left).cast(dtype).value)
+        return (1 / left).cast(dtype).value
     right = Term(site, site.constant(np.eye(count, dtype=wide.numpy()), "eye"))
     both = Term(site, site.op("Concat", *_eliminated([left, right], 0, count), axis=-1))
     for row in range(1, count):
         (both,) = _eliminated([both], row, count)
-    return only(_part(both, count, 2 * count, -1).cast(dtype).value)
+    return _part(both, count, 2 * count, -1).cast(dtype).value
 
 
 def _eliminated(sides: Sequence[Term], row: int, count: int) -> Sequence[Term]:

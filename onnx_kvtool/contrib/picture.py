@@ -11,7 +11,6 @@ from onnx_kvtool.contrib.rule import (
     given,
     known_rank,
     no_form,
-    only,
     read_outputs,
     refuse_value,
 )
@@ -35,19 +34,19 @@ from onnx_kvtool.symbolic.dimensions import dims_of
 _FLOAT = ir.DataType.FLOAT
 
 
-def bias_add(site: Site) -> Replacement:
+def bias_add(site: Site) -> ir.Value:
     """Write BiasAdd as Add of the bias, and Add of the residual."""
     x, bias, skip = site.operands("X", "bias", "skip")
-    return only(site.op("Add", site.op("Add", x, bias), skip))
+    return site.op("Add", site.op("Add", x, bias), skip)
 
 
-def group_norm(site: Site) -> Replacement:
+def group_norm(site: Site) -> ir.Value:
     """Write GroupNorm as GroupNormalization-21 in float32, and x * Sigmoid(x) if it is activated.
 
     If channels are last, Transposes put them first, and back.
     """
     x = site.required("X")
-    return only(_normalized(site, x, dtype_of(x)))
+    return _normalized(site, x, dtype_of(x))
 
 
 def skip_group_norm(site: Site) -> Replacement:
@@ -84,13 +83,13 @@ def _normalized(site: Site, x: ir.Value, dtype: ir.DataType) -> ir.Value:
     return cast(site, y, dtype)
 
 
-def nhwc_max_pool(site: Site) -> Replacement:
+def nhwc_max_pool(site: Site) -> ir.Value:
     """Write NhwcMaxPool (channels last) as MaxPool with Transposes."""
     x = site.required("x")
     rank = known_rank(site, x)
     names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
     result = site.op("MaxPool", channels_first(site, x, rank), attributes=given(site, *names))
-    return only(channels_last(site, result, rank))
+    return channels_last(site, result, rank)
 
 
 # Images that are cut by the values of an input: CropAndResize, ConvTransposeWithDynamicPads.
@@ -99,7 +98,7 @@ def nhwc_max_pool(site: Site) -> Replacement:
 _LONG = ir.DataType.INT64
 
 
-def conv_transpose_with_dynamic_pads(site: Site) -> Replacement:
+def conv_transpose_with_dynamic_pads(site: Site) -> ir.Value:
     """Write ConvTransposeWithDynamicPads as ConvTranspose without padding, and Slice.
 
     Constant pads become an attribute. Refuses `auto_pad`: for `VALID`, onnxruntime pads by the
@@ -119,7 +118,7 @@ def conv_transpose_with_dynamic_pads(site: Site) -> Replacement:
         if len(stored) != 2 * rank or min(stored, default=0) < 0:
             text = f"`Pads` is {list(stored)}, expected {2 * rank} numbers, none of them negative"
             raise MalformedNode("attribute-value", text)
-        return only(op("ConvTranspose", *inputs, attributes=attributes | {"pads": stored}))
+        return op("ConvTranspose", *inputs, attributes=attributes | {"pads": stored})
     whole = op("ConvTranspose", *inputs, attributes=attributes)
     axes = site.constant(list(range(2, 2 + rank)), "axes")
     before, behind = (op("Gather", pads, list(range(at, at + rank))) for at in (0, rank))
@@ -128,7 +127,7 @@ def conv_transpose_with_dynamic_pads(site: Site) -> Replacement:
         sizes = op("Gather", op("Shape", whole), axes, hint="sizes")
     else:
         sizes = site.constant(known, "sizes")
-    return only(op("Slice", whole, before, op("Sub", sizes, behind, hint="ends"), axes))
+    return op("Slice", whole, before, op("Sub", sizes, behind, hint="ends"), axes)
 
 
 def _whole_sizes(site: Site, rank: int) -> list[int] | None:
@@ -148,7 +147,7 @@ def _whole_sizes(site: Site, rank: int) -> list[int] | None:
     return sizes if len(sizes) == rank else None
 
 
-def crop_and_resize(site: Site) -> Replacement:
+def crop_and_resize(site: Site) -> ir.Value:
     """Write CropAndResize as a Gather of the pixels around each point, and interpolation.
 
     The place of a point is computed as in onnxruntime, in the type of the boxes. A point at NaN is
@@ -211,7 +210,7 @@ def crop_and_resize(site: Site) -> Replacement:
     sides = tall.then(unsqueeze, [2, 3]), broad.then(unsqueeze, [1, 3])
     inside = sides[0].op("And", sides[1], hint="inside")  # (R, h, w, 1)
     result = inside.where(found, site.real("extrapolation_value"))
-    return only(result.op("Transpose", perm=[0, 3, 1, 2]).cast(dtype).value)
+    return result.op("Transpose", perm=[0, 3, 1, 2]).cast(dtype).value
 
 
 def _points(start: Term, end: Term, last: Number, crop: ir.Value, way: int) -> Term:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import apart, known_size
-from onnx_kvtool.contrib.rule import Site, known_type, no_form, only, refuse_input, refuse_value
+from onnx_kvtool.contrib.rule import Site, known_type, no_form, refuse_input, refuse_value
 from onnx_kvtool.emit.emitter import Refusal, Replacement
 from onnx_kvtool.emit.forms import cast, halves, known_dims, positions, reduce, size, unsqueeze
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -20,7 +20,7 @@ _D = ir.DataType
 _JOINED = "heads are joined in rank 3, not in rank 4, and "
 
 
-def rotary_embedding(site: Site) -> Replacement:
+def rotary_embedding(site: Site) -> ir.Value:
     """Write RotaryEmbedding as RotaryEmbedding-23.
 
     A single position is that of the first row. Without `num_heads`, a head is twice as wide as
@@ -45,16 +45,16 @@ def rotary_embedding(site: Site) -> Replacement:
     return _rotated(site, x, angles, heads if len(dims) == 3 else None)
 
 
-def _rotated(site: Site, x: ir.Value, angles: Iterable[ir.Value], heads: int | None) -> Replacement:
+def _rotated(site: Site, x: ir.Value, angles: Iterable[ir.Value], heads: int | None) -> ir.Value:
     """Return RotaryEmbedding-23 with the attributes of a node; `heads` is None for rank 4."""
     attributes = {
         "interleaved": int(site.number("interleaved") == 1),
         "rotary_embedding_dim": site.number("rotary_embedding_dim"),
     } | ({} if heads is None else {"num_heads": heads})
-    return only(site.op("RotaryEmbedding", x, *angles, attributes=attributes))
+    return site.op("RotaryEmbedding", x, *angles, attributes=attributes)
 
 
-def m_rotary_embedding(site: Site) -> Replacement:
+def m_rotary_embedding(site: Site) -> ir.Value:
     """Write MRotaryEmbedding as RotaryEmbedding-23 with angles that are gathered first.
 
     Each of the three positions of a token has its own columns of the caches. Nodes with the same
@@ -126,7 +126,7 @@ def _positions(site: Site, x: ir.Value, rank: int) -> ir.Value:
 # Biases of attention that depend on how far apart query and key are, of `com.microsoft`.
 
 
-def relative_position_bias(site: Site) -> Replacement:
+def relative_position_bias(site: Site) -> ir.Value:
     """Write RelativePositionBias as a Gather of the bias for each distance.
 
     The bucket of each distance is a constant: all beyond `max_distance` fall into the last one. The
@@ -150,7 +150,7 @@ def relative_position_bias(site: Site) -> Replacement:
     away = op("Min", op("Max", away, -farthest), farthest)
     away = op("Add", away, farthest, hint="distance")
     bias = op("Gather", by_distance, away, axis=1)
-    return only(unsqueeze(site, bias, [0]))
+    return unsqueeze(site, bias, [0])
 
 
 def _buckets(count: int, farthest: int, is_both: bool) -> np.ndarray:
@@ -170,7 +170,7 @@ def _buckets(count: int, farthest: int, is_both: bool) -> np.ndarray:
     return np.asarray(found + np.where(is_both & (distances > 0), share, 0), np.int64)
 
 
-def gated_relative_position_bias(site: Site) -> Replacement:
+def gated_relative_position_bias(site: Site) -> ir.Value:
     """Write GatedRelativePositionBias as MatMul, ReduceSum, Sigmoid, Mul and Add.
 
     Refuses tokens without padding.
@@ -183,4 +183,4 @@ def gated_relative_position_bias(site: Site) -> Replacement:
     u, r = (op("Sigmoid", reduce(site, "ReduceSum", half, [-1])) for half in halves(site, gates))
     factor = op("Sub", op("Mul", r, site.required("eco_a")), 1)
     factor = op("Add", op("Mul", u, factor), 2, hint="gate")
-    return only(op("Mul", factor, site.required("rel_pos")))
+    return op("Mul", factor, site.required("rel_pos"))

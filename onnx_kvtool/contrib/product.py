@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.contrib.rule import Site, given, known_rank, no_form, only, refuse_value
-from onnx_kvtool.emit.emitter import AttributeValue, Refusal, Replacement
+from onnx_kvtool.contrib.rule import Site, given, known_rank, no_form, refuse_value
+from onnx_kvtool.emit.emitter import AttributeValue, Refusal
 from onnx_kvtool.emit.forms import channels_first, channels_last
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
@@ -27,7 +27,7 @@ _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
 _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
-def fused_mat_mul(site: Site) -> Replacement:
+def fused_mat_mul(site: Site) -> ir.Value:
     """Write FusedMatMul as Transpose, MatMul and Mul, each only if it changes something.
 
     An `alpha` below 1 scales a float16 factor before the product, which could overflow.
@@ -37,21 +37,19 @@ def fused_mat_mul(site: Site) -> Replacement:
     )
     op, alpha = site.op, site.real("alpha")
     if alpha == 1.0:
-        return only(op("MatMul", left, right))
+        return op("MatMul", left, right)
     if left.dtype == ir.DataType.FLOAT16 and abs(alpha) < 1:
-        return only(op("MatMul", op("Mul", left, alpha, hint="scaled"), right))
-    return only(op("Mul", op("MatMul", left, right), alpha, hint="scaled"))
+        return op("MatMul", op("Mul", left, alpha, hint="scaled"), right)
+    return op("Mul", op("MatMul", left, right), alpha, hint="scaled")
 
 
-def fused_mat_mul_activation(site: Site) -> Replacement:
+def fused_mat_mul_activation(site: Site) -> ir.Value:
     """Write FusedMatMulActivation as the form of FusedMatMul, and the activation.
 
     Refuses activations along an axis.
     """
     refuse_value(site, "activation_axis", None)
-    (product,) = fused_mat_mul(site).outputs
-    assert product is not None
-    return only(_with_activation(site, product))
+    return _with_activation(site, fused_mat_mul(site))
 
 
 def _transposed(site: Site, letter: str, *, batch: bool) -> ir.Value:
@@ -75,15 +73,15 @@ def _transposed(site: Site, letter: str, *, batch: bool) -> ir.Value:
     return site.op("Transpose", x, perm=order)
 
 
-def fused_gemm(site: Site) -> Replacement:
+def fused_gemm(site: Site) -> ir.Value:
     """Write FusedGemm as Gemm and the activation."""
     attributes = given(site, "alpha", "beta", "transA", "transB")
     inputs = (*site.operands("A", "B"), site.input("C"))
     result = site.op("Gemm", *inputs, attributes=attributes)
-    return only(_with_activation(site, result))
+    return _with_activation(site, result)
 
 
-def fused_conv(site: Site) -> Replacement:
+def fused_conv(site: Site) -> ir.Value:
     """Write FusedConv as Conv, Add of `Z`, and the activation."""
     op, z = site.op, site.input("Z")
     inputs = (*site.operands("X", "W"), site.input("B"))
@@ -95,21 +93,21 @@ def fused_conv(site: Site) -> Replacement:
     if activation == "Clip":
         if len(numbers) != 2:
             raise _no_activation(site, f"`Clip` of {len(numbers)} numbers, expected 2")
-        return only(op("Clip", result, *(float(n) for n in numbers)))
+        return op("Clip", result, *(float(n) for n in numbers))
     names = _ACTIVATIONS.get(str(activation), ())
     if len(numbers) > len(names):
         raise _no_activation(site, f"`{activation}` of {len(numbers)} numbers")
     named = dict(zip(names, (float(n) for n in numbers), strict=False))
-    return only(_activated(site, result, activation, named))
+    return _activated(site, result, activation, named)
 
 
-def nhwc_conv(site: Site) -> Replacement:
+def nhwc_conv(site: Site) -> ir.Value:
     """Write NhwcConv (channels last, in the weights too) as Conv with Transposes."""
     x, w = site.operands("X", "W")
     rank = known_rank(site, x)
     front, weights = channels_first(site, x, rank), channels_first(site, w, rank)
     result = site.op("Conv", front, weights, site.input("B"), attributes=given(site, *_CONV))
-    return only(channels_last(site, result, rank))
+    return channels_last(site, result, rank)
 
 
 def _with_activation(site: Site, x: ir.Value) -> ir.Value:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.activation import softmax_from
 from onnx_kvtool.contrib.block_quantized import block_product
 from onnx_kvtool.contrib.normalization import root_mean_square
-from onnx_kvtool.contrib.rule import Site, given, known_rank, no_form, only, refuse_value
+from onnx_kvtool.contrib.rule import Site, given, known_rank, no_form, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import (
     cast,
@@ -33,27 +33,27 @@ _D = ir.DataType
 _CONV = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
 
 
-def q_linear_add(site: Site) -> Replacement:
+def q_linear_add(site: Site) -> ir.Value:
     """Write QLinearAdd as Add of DequantizeLinear of both, quantized."""
     return _elementwise(site, "Add", 2)
 
 
-def q_linear_mul(site: Site) -> Replacement:
+def q_linear_mul(site: Site) -> ir.Value:
     """Write QLinearMul as Mul of DequantizeLinear of both, quantized."""
     return _elementwise(site, "Mul", 2)
 
 
-def q_linear_sigmoid(site: Site) -> Replacement:
+def q_linear_sigmoid(site: Site) -> ir.Value:
     """Write QLinearSigmoid as Sigmoid of DequantizeLinear, quantized."""
     return _elementwise(site, "Sigmoid")
 
 
-def q_linear_leaky_relu(site: Site) -> Replacement:
+def q_linear_leaky_relu(site: Site) -> ir.Value:
     """Write QLinearLeakyRelu as LeakyRelu of DequantizeLinear, quantized."""
     return _elementwise(site, "LeakyRelu", attributes=given(site, "alpha"))
 
 
-def q_linear_softmax(site: Site) -> Replacement:
+def q_linear_softmax(site: Site) -> ir.Value:
     """Write QLinearSoftmax as Softmax-13 of DequantizeLinear, quantized.
 
     With an `opset` below 13 the sum goes over all axes from `axis` on.
@@ -63,19 +63,19 @@ def q_linear_softmax(site: Site) -> Replacement:
         result = site.op("Softmax", x, axis=axis)
     else:
         result = softmax_from(site, x, axis, site.required("X"))
-    return only(_requantized(site, result))
+    return _requantized(site, result)
 
 
-def q_linear_global_average_pool(site: Site) -> Replacement:
+def q_linear_global_average_pool(site: Site) -> ir.Value:
     """Write QLinearGlobalAveragePool as ReduceMean of DequantizeLinear, quantized."""
     rank = known_rank(site, site.required("X"))
     x = _dequantized(site)
     first = 1 if site.integer("channels_last") else 2
     axes = list(range(first, first + rank - 2))
-    return only(_requantized(site, reduce(site, "ReduceMean", x, axes)))
+    return _requantized(site, reduce(site, "ReduceMean", x, axes))
 
 
-def q_linear_average_pool(site: Site) -> Replacement:
+def q_linear_average_pool(site: Site) -> ir.Value:
     """Write QLinearAveragePool as AveragePool of DequantizeLinear, quantized."""
     x = _dequantized(site)
     names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
@@ -84,10 +84,10 @@ def q_linear_average_pool(site: Site) -> Replacement:
     result = channels_first(site, x, rank) if is_last else x
     result = site.op("AveragePool", result, attributes=given(site, *names))
     result = channels_last(site, result, rank) if is_last else result
-    return only(_requantized(site, result))
+    return _requantized(site, result)
 
 
-def q_linear_conv(site: Site) -> Replacement:
+def q_linear_conv(site: Site) -> ir.Value:
     """Write QLinearConv of `com.microsoft`, channels last or not, as that of ONNX."""
     x, is_last = site.required("x"), site.integer("channels_last") != 0
     rank = known_rank(site, site.required("w")) if is_last else 0
@@ -96,10 +96,10 @@ def q_linear_conv(site: Site) -> Replacement:
     names = ("x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
     inputs = (x, *(site.required(name) for name in names), site.input("B"))
     result = site.op("QLinearConv", *inputs, attributes=given(site, *_CONV, "group"))
-    return only(channels_last(site, result, rank) if is_last else result)
+    return channels_last(site, result, rank) if is_last else result
 
 
-def q_linear_concat(site: Site) -> Replacement:
+def q_linear_concat(site: Site) -> ir.Value:
     """Write QLinearConcat as Concat of DequantizeLinear of each, quantized."""
     scale, zero, *rest = site.node.inputs
     if len(rest) % 3 or not rest or zero is None or None in (scale, *rest):
@@ -112,10 +112,10 @@ def q_linear_concat(site: Site) -> Replacement:
         for at in range(0, len(rest), 3)
     ]
     result = site.op("Concat", *parts, axis=site.integer("axis"))
-    return only(quantized(site, result, scale, zero, zero.dtype))
+    return quantized(site, result, scale, zero, zero.dtype)
 
 
-def q_linear_where(site: Site) -> Replacement:
+def q_linear_where(site: Site) -> ir.Value:
     """Write QLinearWhere as Where of DequantizeLinear, quantized."""
     yes, no = _dequantized(site, 1), _dequantized(site, 4)
     condition = site.required("condition")
@@ -126,24 +126,22 @@ def q_linear_where(site: Site) -> Replacement:
     yes, no = one_shape(site, yes, no, dims_of(no)), one_shape(site, no, yes, dims_of(yes))
     yes, no = (one_shape(site, value, condition, asked) for value in (yes, no))
     result = site.op("Where", condition, yes, no)
-    return only(_requantized(site, result, 7))
+    return _requantized(site, result, 7)
 
 
-def quantize_linear(site: Site) -> Replacement:
+def quantize_linear(site: Site) -> ir.Value:
     """Write QuantizeLinear of `com.microsoft`, which takes more types, as that of ONNX."""
     zero = site.input("y_zero_point")
     dtype = _D.UINT8 if zero is None else None
     x, scale = site.operands("x", "y_scale")
-    return only(
-        site.op("QuantizeLinear", x, scale, zero, attributes=given(site, "axis"), dtype=dtype)
-    )
+    return site.op("QuantizeLinear", x, scale, zero, attributes=given(site, "axis"), dtype=dtype)
 
 
-def dequantize_linear(site: Site) -> Replacement:
+def dequantize_linear(site: Site) -> ir.Value:
     """Write DequantizeLinear of `com.microsoft`, which takes more types, as that of ONNX."""
     x, scale = site.operands("x", "x_scale")
     inputs, axis = (x, scale, site.input("x_zero_point")), given(site, "axis")
-    return only(site.op("DequantizeLinear", *inputs, attributes=axis, dtype=dtype_of(scale)))
+    return site.op("DequantizeLinear", *inputs, attributes=axis, dtype=dtype_of(scale))
 
 
 def _elementwise(
@@ -151,10 +149,10 @@ def _elementwise(
     op_type: str,
     count: int = 1,
     attributes: Mapping[str, AttributeValue] | None = None,
-) -> Replacement:
+) -> ir.Value:
     operands = (_dequantized(site, 3 * i) for i in range(count))
     result = site.op(op_type, *operands, attributes=attributes)
-    return only(_requantized(site, result, 3 * count))
+    return _requantized(site, result, 3 * count)
 
 
 def _dequantized(site: Site, at: int = 0) -> ir.Value:
@@ -198,18 +196,18 @@ def quantized(
 _RIGHT = ("B", "b_scale", "b_zero_point")
 
 
-def dynamic_quantize_mat_mul(site: Site) -> Replacement:
+def dynamic_quantize_mat_mul(site: Site) -> ir.Value:
     """Write DynamicQuantizeMatMul as DynamicQuantizeLinear, MatMulInteger, Cast and Mul."""
     quantized_a, scale, zero = site.multi("DynamicQuantizeLinear", site.required("A"), count=3)
-    return only(_product(site, (quantized_a, scale, zero), _RIGHT))
+    return _product(site, (quantized_a, scale, zero), _RIGHT)
 
 
-def mat_mul_integer_to_float(site: Site) -> Replacement:
+def mat_mul_integer_to_float(site: Site) -> ir.Value:
     """Write MatMulIntegerToFloat as MatMulInteger, Cast and Mul.
 
     The scales are multiplied first, and everything is float32 until the result is rounded.
     """
-    return only(quantized_product(site, ("A", "a_scale", "a_zero_point"), _RIGHT))
+    return quantized_product(site, ("A", "a_scale", "a_zero_point"), _RIGHT)
 
 
 def quantized_product(
@@ -251,7 +249,7 @@ def _product(
     return result if bias is None else op("Add", result, cast(site, bias, _D.FLOAT), hint="biased")
 
 
-def q_gemm(site: Site) -> Replacement:
+def q_gemm(site: Site) -> ir.Value:
     """Write QGemm as MatMulInteger, Add of the int32 bias, Cast and Mul, quantized if it is."""
     op = site.op
     factors = [
@@ -270,14 +268,14 @@ def q_gemm(site: Site) -> Replacement:
     result = op("Mul", cast(site, total, _D.FLOAT), scale, hint="scaled")
     factor, zero = site.input("y_scale"), site.input("y_zero_point")
     if factor is None:
-        return only(result)
-    return only(quantized(site, result, factor, zero, _D.UINT8 if zero is None else zero.dtype))
+        return result
+    return quantized(site, result, factor, zero, _D.UINT8 if zero is None else zero.dtype)
 
 
 # MatMulBnb4 of `com.microsoft`: weights of 4 bits, each an index into sixteen real numbers.
 
 
-def mat_mul_bnb4(site: Site) -> Replacement:
+def mat_mul_bnb4(site: Site) -> ir.Value:
     """Write MatMulBnb4 as Gather of the two numbers of each byte, Mul, and MatMul.
 
     The bytes of the weight are not touched.
@@ -304,7 +302,7 @@ def mat_mul_bnb4(site: Site) -> Replacement:
     weights = op("Mul", values, op("Reshape", scales, [-1, 1]), hint="scaled")
     weights = op("Reshape", weights, [columns, width], hint="weight")
     weights = op("Transpose", weights, perm=[1, 0])
-    return only(op("MatMul", a, weights))
+    return op("MatMul", a, weights)
 
 
 # Products of one normalized input with weights of few bits, which onnxruntime has for GPUs.

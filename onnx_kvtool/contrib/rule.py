@@ -33,7 +33,7 @@ class Site(NodeView, Emitter):
         Emitter.__init__(self, scope, opset, prefix)
 
 
-Form = Callable[[Site], Replacement]
+Form = Callable[[Site], ir.Value | Replacement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +67,11 @@ class ContribRule:
         """
         site = Site(node, facts, scope, opset, prefix)
         try:
-            return site, self.apply(site)
+            found = self.apply(site)
+            return site, found if isinstance(found, Replacement) else Replacement((found,))
         except BaseException:
             site.discard()
             raise
-
-
-def only(value: ir.Value, *others: ir.Value | None) -> Replacement:
-    """Return what replaces a node whose outputs after the first are computed or unread."""
-    return Replacement((value, *others))
 
 
 def is_read(site: Site, index: int) -> bool:
