@@ -29,7 +29,7 @@ from onnx_kvtool.ops.schema import (
     op_history,
     type_name,
 )
-from onnx_kvtool.ops.view import given_dtype, given_input, given_integer
+from onnx_kvtool.ops.view import absent_inputs, given_dtype, given_input, given_integer
 
 # What changed between opsets for a node that comes to a later one.
 #
@@ -271,12 +271,9 @@ def _attributes(node: ir.Node, facts: OpFacts, opset: int) -> Iterator[Problem]:
 
 
 def _absent_inputs(node: ir.Node, facts: OpFacts) -> Iterator[Problem]:
-    for index, formal in enumerate(facts.inputs):
-        if formal.optional or formal.variadic:
-            continue
-        if index >= len(node.inputs) or node.inputs[index] is None:
-            text = f"input `{formal.name}` of `{node.op_type}` is required and absent"
-            yield Problem("input", text, "missing-input", formal.name)
+    for formal in absent_inputs(node, facts):
+        text = f"input `{formal.name}` of `{node.op_type}` is required and absent"
+        yield Problem("input", text, "missing-input", formal.name)
 
 
 def _fit_attributes(node: ir.Node, old: OpFacts, new: OpFacts, result: Fit) -> None:

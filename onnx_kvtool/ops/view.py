@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from onnx_kvtool.core.errors import CodedError
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
+from onnx_kvtool.ops.schema import AttributeValue, Formal, OpFacts, op_facts
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -53,14 +53,11 @@ class NodeView:
                 f"`{node.op_type}` takes {_at_most(facts.max_inputs)} at opset {opset}, "
                 f"got {len(node.inputs)}",
             )
-        for index, formal in enumerate(facts.inputs):
-            if formal.optional or formal.variadic:
-                continue
-            if index >= len(node.inputs) or node.inputs[index] is None:
-                raise MalformedNode(
-                    "missing-input",
-                    f"`{node.op_type}` requires its input `{formal.name}`, which is absent",
-                )
+        for formal in absent_inputs(node, facts):
+            raise MalformedNode(
+                "missing-input",
+                f"`{node.op_type}` requires its input `{formal.name}`, which is absent",
+            )
         _check_variadic(node, facts)
         if not facts.min_outputs <= len(node.outputs) <= facts.max_outputs:
             raise MalformedNode(
@@ -165,6 +162,13 @@ class NodeView:
 def given_input(node: ir.Node, index: int) -> ir.Value | None:
     """Return an input of a node of any operator; None if it is absent, even if it is required."""
     return node.inputs[index] if index < len(node.inputs) else None
+
+
+def absent_inputs(node: ir.Node, facts: OpFacts) -> Iterator[Formal]:
+    """Yield the inputs that a node lacks and its operator requires, apart from variadic ones."""
+    for index, formal in enumerate(facts.inputs):
+        if not formal.optional and not formal.variadic and given_input(node, index) is None:
+            yield formal
 
 
 def given_dtype(node: ir.Node, index: int = 0) -> ir.DataType | None:

@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Literal, NoReturn, TypeVar
@@ -85,7 +85,12 @@ def confined(work: Callable[[Progress], _Result], limits: Limits, progress: Prog
     if not is_confining():
         return work(progress)
     ours, theirs = Pipe(duplex=False)
-    with _quiet_fork():
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        # Other threads may hold locks: those of numpy and onnxruntime are idle, and the child
+        # starts its own.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         _be_the_child(work, theirs, limits)
@@ -148,19 +153,6 @@ def _fate(code: int) -> str:
     return f"signal {-code}"
 
 
-@contextlib.contextmanager
-def _quiet_fork() -> Iterator[None]:
-    """Fork without the warning that other threads may hold locks.
-
-    The threads of numpy and onnxruntime are idle, and the child starts its own.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield
-
-
 def _be_the_child(
     work: Callable[[Progress], object], answers: Connection, limits: Limits
 ) -> NoReturn:
@@ -170,7 +162,7 @@ def _be_the_child(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent kills this process
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        _die_with_parent()
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         gc.freeze()  # a collection would copy every page of the parent
         if limits.is_strict:
             bound_data(limits.memory + limits.memory // 8)
@@ -201,9 +193,5 @@ def _answer(work: Callable[[Progress], object], limits: Limits, progress: Progre
             return pickle.dumps(("error", RuntimeError(f"{type(error).__name__}: {error}"), text))
 
 
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
-
-
-def _die_with_parent() -> None:
-    """Let the system kill this process when its parent ends."""
-    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG: the signal that a process gets when its parent ends."""

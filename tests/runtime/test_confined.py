@@ -111,7 +111,7 @@ def test_no_memory_to_begin_is_no_crash(monkeypatch):
     def lacking():
         raise MemoryError
 
-    monkeypatch.setattr("onnx_kvtool.runtime.confined._die_with_parent", lacking)
+    monkeypatch.setattr("onnx_kvtool.runtime.confined.gc.freeze", lacking)
     with pytest.raises(MemoryError):
         confined(lambda _: 1, Limits(60, 64 << 20), silent)
     with pytest.raises(Exceeded, match="more than 64 MiB of memory"):

@@ -36,36 +36,35 @@ def element_type(dtype: Dtype) -> ir.DataType | None:
         return None
 
 
+TypeCheck = Callable[[Values], None]
+"""Checks the types of inputs, except those of sequences.
+
+Raises KernelError if a required input or one of several is absent; if there are more inputs than
+the operator takes; if an input has a type that the schema does not list, or another type than an
+input that has the same type parameter.
+"""
+
+
 def type_check(facts: OpFacts) -> TypeCheck:
     """Return the check of one version of an operator, the same one for all of its nodes."""
-    return _TYPE_CHECKS.setdefault(id(facts), TypeCheck(facts))
+    return _TYPE_CHECKS.setdefault(id(facts), _type_check(facts))
 
 
-class TypeCheck:
-    """Checks the inputs of one version of an operator, once per combination of types."""
+def _type_check(facts: OpFacts) -> TypeCheck:
+    """Return a check that looks at each combination of types once."""
+    passed: set[tuple[object, ...]] = set()
 
-    def __init__(self, facts: OpFacts) -> None:
-        self._facts = facts
-        self._passed: set[tuple[object, ...]] = set()
-
-    def __call__(self, inputs: Values) -> None:
-        """Check the types of `inputs`, except those of sequences.
-
-        Raises:
-            KernelError: If a required input or one of several is absent; if there are more inputs
-                than the operator takes; if an input has a type that the schema does not list, or
-                another type than an input that has the same type parameter.
-        """
+    def check(inputs: Values) -> None:
         try:
             key: tuple[object, ...] = tuple(map(_DTYPE, inputs))
         except AttributeError:  # absent, or a sequence
             key = tuple([getattr(value, "dtype", None) or type(value) for value in inputs])
-        if key in self._passed:
+        if key in passed:
             return
-        self._check_presence(inputs)
+        _check_presence(facts, inputs)
         bound: dict[str, tuple[str, str]] = {}
         for index, value in enumerate(inputs):
-            formal = self._facts.input(index)
+            formal = facts.input(index)
             if formal is None or not isinstance(value, np.ndarray):
                 continue
             element = element_type(value.dtype)
@@ -76,33 +75,35 @@ class TypeCheck:
                 if f"optional({name})" in formal.types:
                     continue
                 raise KernelError(
-                    f"`{label}` is {name}, which version {self._facts.since_version} of "
-                    f"`{self._facts.op_type}` does not take"
+                    f"`{label}` is {name}, which version {facts.since_version} of "
+                    f"`{facts.op_type}` does not take"
                 )
             if formal.variadic and not formal.homogeneous:
                 continue
             other, expected = bound.setdefault(formal.type_parameter, (label, name))
             if name != expected:
                 raise KernelError(f"`{label}` is {name}, expected {expected} as `{other}`")
-        self._passed.add(key)
+        passed.add(key)
 
-    def _check_presence(self, inputs: Values) -> None:
-        facts = self._facts
-        for index, formal in enumerate(facts.inputs):
-            # An empty optional looks like an absent input.
-            if formal.optional or formal.variadic or any(t.startswith("opt") for t in formal.types):
-                continue
-            if index >= len(inputs) or inputs[index] is None:
-                raise KernelError(f"`{formal.name}` is absent, and `{facts.op_type}` needs it")
-        last = facts.inputs[-1] if facts.inputs else None
-        if last is not None and last.homogeneous and last.variadic:
-            for index in range(len(facts.inputs) - 1, len(inputs)):
-                if inputs[index] is None:
-                    raise KernelError(f"`{last.name}[{index}]` is absent")
-        if len(inputs) > facts.max_inputs:
-            raise KernelError(
-                f"there are {counted(len(inputs), 'input')}, expected at most {facts.max_inputs}"
-            )
+    return check
+
+
+def _check_presence(facts: OpFacts, inputs: Values) -> None:
+    for index, formal in enumerate(facts.inputs):
+        # An empty optional looks like an absent input.
+        if formal.optional or formal.variadic or any(t.startswith("opt") for t in formal.types):
+            continue
+        if index >= len(inputs) or inputs[index] is None:
+            raise KernelError(f"`{formal.name}` is absent, and `{facts.op_type}` needs it")
+    last = facts.inputs[-1] if facts.inputs else None
+    if last is not None and last.homogeneous and last.variadic:
+        for index in range(len(facts.inputs) - 1, len(inputs)):
+            if inputs[index] is None:
+                raise KernelError(f"`{last.name}[{index}]` is absent")
+    if len(inputs) > facts.max_inputs:
+        raise KernelError(
+            f"there are {counted(len(inputs), 'input')}, expected at most {facts.max_inputs}"
+        )
 
 
 _DTYPE = operator.attrgetter("dtype")

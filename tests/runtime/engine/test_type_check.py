@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.ops.schema import op_facts, op_history, tensor_type
-from onnx_kvtool.runtime.engine.borrowed import TypeCheck
+from onnx_kvtool.runtime.engine.borrowed import type_check
 from onnx_kvtool.runtime.errors import KernelError, RunFailed
 from onnx_kvtool.runtime.kernels.table import KERNELS, find_kernel
 from tests.grids import each
@@ -31,7 +31,7 @@ def test_refused(op, inputs, message) -> None:
     facts = op_facts(op, 24)
     assert facts is not None
     with pytest.raises(KernelError, match=message):
-        TypeCheck(facts)(inputs)
+        type_check(facts)(inputs)
 
 
 @each(
@@ -47,7 +47,7 @@ def test_refused(op, inputs, message) -> None:
 def test_accepted(op, inputs) -> None:
     facts = op_facts(op, 24)
     assert facts is not None
-    check = TypeCheck(facts)
+    check = type_check(facts)
     check(inputs)
     check(inputs)
 
@@ -55,7 +55,7 @@ def test_accepted(op, inputs) -> None:
 def test_an_absent_input_after_one_that_was_there_is_seen() -> None:
     facts = op_facts("SequenceAt", 24)
     assert facts is not None
-    check = TypeCheck(facts)
+    check = type_check(facts)
     check([[F], np.array(0)])
     with pytest.raises(KernelError, match="`input_sequence` is absent"):
         check([None, np.array(0)])
@@ -100,4 +100,4 @@ def test_no_kernel_gets_other_types_than_its_schema_says(op_type: str, since: in
         for name in wrong:
             given = [*first[:place], ARRAYS[name], *first[place + 1 :]]
             with pytest.raises(KernelError, match=r"which version|expected tensor"):
-                TypeCheck(facts)(given)
+                type_check(facts)(given)

@@ -77,6 +77,7 @@ def names() -> dict[str, set[str]]:
         if schema.domain == "":
             given = (*schema.attributes, *(i.name for i in schema.inputs))
             found.setdefault(schema.name, set()).update(given)
+    found["Scatter"] |= found["ScatterElements"]  # as it is called since opset 11
     return found
 
 

@@ -172,25 +172,6 @@ def find_duplicates(
 # ScatterElements-11, -13, -16 and -18, and Scatter-9.
 
 
-def scatter_9(
-    data: Array,
-    indices: Array,
-    updates: Array,
-    *,
-    axis: int,
-    context: Context | None = None,
-    in_place: bool = False,
-) -> Array:
-    """Write `updates` into a copy of `data`, as `scatter_elements_11` without a reduction.
-
-    The text says nothing about negative indices; they count from the back, as in onnxruntime and in
-    ScatterElements-11.
-    """
-    return scatter_elements_11(
-        data, indices, updates, axis=axis, context=context, in_place=in_place
-    )
-
-
 def scatter_elements_11(
     data: Array,
     indices: Array,
@@ -208,7 +189,8 @@ def scatter_elements_11(
     taken in row-major order, one rounding to the dtype each, as onnxruntime does. Two updates of
     one element with reduction `none`: the last one wins, and `context` is told the positions.
 
-    Reductions came with version 16, `max` and `min` with 18.
+    Reductions came with version 16, `max` and `min` with 18. Negative indices, of which Scatter-9
+    says nothing, count from the back, as in onnxruntime and in ScatterElements-11.
 
     Dimensions of `indices` are at most those of `data`, except along `axis`. Of bool, `add` and
     `max` are or, `mul` and `min` are and, as in onnxruntime and numpy. NaN wins in `max` and `min`,
@@ -218,7 +200,11 @@ def scatter_elements_11(
         KernelError: If ranks or shapes do not fit; if `axis` or an index is out of range; if
             `reduction` is unknown, or not `none` for strings, or an order of complex numbers.
     """
-    axis = _check_element_shapes(data, indices, updates, axis)
+    axis = element_axis(data, indices, axis)
+    if updates.shape != indices.shape:
+        raise KernelError(
+            f"`updates` has shape {updates.shape}, expected {indices.shape} as `indices`"
+        )
     _check_reduction(reduction, data.dtype, context)
     places = element_places(indices, data.shape, axis)
     return _written(data, indices, updates, places, data.ndim, reduction, context, in_place)
@@ -254,16 +240,6 @@ def _written(
     return output
 
 
-def _check_element_shapes(data: Array, indices: Array, updates: Array, axis: int) -> int:
-    """Return the axis counted from the front, if the operands fit each other."""
-    axis = element_axis(data, indices, axis)
-    if updates.shape != indices.shape:
-        raise KernelError(
-            f"`updates` has shape {updates.shape}, expected {indices.shape} as `indices`"
-        )
-    return axis
-
-
 # ScatterND-11, -13, -16 and -18.
 
 
@@ -293,14 +269,6 @@ def scatter_nd_11(
         KernelError: If ranks or shapes do not fit; if an index is out of range; if `reduction` is
             unknown, or not `none` for strings, or an order of complex numbers.
     """
-    depth = _check_row_shapes(data, indices, updates)
-    _check_reduction(reduction, data.dtype, context)
-    places = slice_places(indices, data.shape)
-    return _written(data, indices, updates, places, depth, reduction, context, in_place)
-
-
-def _check_row_shapes(data: Array, indices: Array, updates: Array) -> int:
-    """Return how many leading axes of `data` a tuple indexes, if the operands fit each other."""
     for name, value in (("data", data), ("indices", indices)):
         if value.ndim == 0:
             raise KernelError(f"`{name}` has rank 0, expected at least 1")
@@ -314,11 +282,13 @@ def _check_row_shapes(data: Array, indices: Array, updates: Array) -> int:
     expected = indices.shape[:-1] + data.shape[depth:]
     if updates.shape != expected:
         raise KernelError(f"`updates` has shape {updates.shape}, expected {expected}: {shapes}")
-    return depth
+    _check_reduction(reduction, data.dtype, context)
+    places = slice_places(indices, data.shape)
+    return _written(data, indices, updates, places, depth, reduction, context, in_place)
 
 
 LINES: Lines = {
-    "Scatter": {9: scatter_9},
+    "Scatter": {9: scatter_elements_11},
     "ScatterElements": dict.fromkeys((11, 16, 18), scatter_elements_11),
     "ScatterND": dict.fromkeys((11, 18), scatter_nd_11),
 }
