@@ -140,7 +140,7 @@ class Decoder:
     @property
     def in_place(self) -> bool:
         """Whether every cache is updated in place; False without a cache."""
-        return self._caches.in_place
+        return in_place(self._parts[0].holds)
 
     @property
     def takes_tokens(self) -> bool:

@@ -276,11 +276,6 @@ class KeptCaches:
         return "fixed" if self._holds else "none"
 
     @property
-    def in_place(self) -> bool:
-        """Whether every cache is updated in place; False without a cache."""
-        return in_place(self._holds)
-
-    @property
     def are_counted(self) -> bool:
         """Whether GroupQueryAttention keeps one, with as many rows as the caller wants."""
         return any(hold.is_counted for hold in self._holds)

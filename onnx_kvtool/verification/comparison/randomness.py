@@ -69,7 +69,7 @@ def _is_random(
 ) -> bool:
     if _draws(node) or node.op_identifier() in functions:
         return True
-    if any(value in random for value in node.inputs) and Trait.READS_SHAPE not in traits(node):
+    if not random.isdisjoint(node.inputs) and Trait.READS_SHAPE not in traits(node):
         return True
     if not node.attributes.data:
         return False

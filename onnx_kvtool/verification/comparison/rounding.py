@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -109,16 +110,15 @@ class Measure:
         """
         usual = tolerance_of(value.dtype)
         because = value.dtype.name
+        causes: list[tuple[np.dtype[Any], str]] = []
         if usual.atol and (coarse := self._coarse(*names)) is not None:
-            wider = tolerance_of(coarse.dtype.numpy())
-            if wider.atol > usual.atol:
-                because = str(coarse)
-            usual = Tolerance(max(usual.rtol, wider.rtol), max(usual.atol, wider.atol))
+            causes.append((coarse.dtype.numpy(), str(coarse)))
         if usual.rtol and (name := accelerator()) is not None:
-            half = tolerance_of(np.dtype(np.float16))
-            if half.atol > usual.atol:
-                because = f"{name}, which may round as float16 does"
-            usual = Tolerance(max(usual.rtol, half.rtol), max(usual.atol, half.atol))
+            causes.append((np.dtype(np.float16), f"{name}, which may round as float16 does"))
+        for dtype, cause in causes:
+            wider = tolerance_of(dtype)
+            because = cause if wider.atol > usual.atol else because
+            usual = Tolerance(max(usual.rtol, wider.rtol), max(usual.atol, wider.atol))
         if self.is_given:
             because = "the tolerance that was given"
         return Tolerance(

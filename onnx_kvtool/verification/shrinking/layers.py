@@ -253,9 +253,10 @@ def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
             counted: dict[str, int] = {}
             kind = tuple(tuple(_nodes(side, sides, number, counted)) for side in sides)
             kinds.setdefault(kind, []).append(number)
-    dropped = sorted(number for numbers in kinds.values() for number in numbers[most:])
-    if not dropped:
+    many = [numbers for numbers in kinds.values() if len(numbers) > most]
+    if not many:
         return None
+    dropped = sorted(number for numbers in many for number in numbers[most:])
     renamed: dict[str, str] = {}
     for number in dropped:
         for old, new in zip(cuts[number], cuts[number - 1], strict=True):
@@ -263,16 +264,16 @@ def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
     known = {name for side in sides for name in (*side.outputs, *side.inputs)}
     shown = dict.fromkeys(
         renamed.get(name, name)
-        for numbers in kinds.values()
-        for number in numbers[: most if len(numbers) > most else 0]
+        for numbers in many
+        for number in numbers[:most]
         for name in (*cuts[number - 1], *cuts[number])
     )
     names = tuple(name for name in shown if name not in known)
     one, other = (side.without(frozenset(dropped), renamed, names) for side in sides)
-    before = sum(len(numbers) for numbers in kinds.values() if len(numbers) > most)
+    before = sum(map(len, many))
     stand_ins = {
         name: stand_in
-        for numbers in kinds.values()
+        for numbers in many
         for number in numbers[most:]
         for name, stand_in in zip(sides[0].gives(number), sides[0].gives(numbers[0]), strict=True)
     }

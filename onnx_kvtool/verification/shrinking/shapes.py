@@ -18,7 +18,6 @@ from onnx_kvtool.verification.shrinking.rules import SIZE_RULES, unknown
 from onnx_kvtool.verification.shrinking.sizes import (
     Call,
     Item,
-    Shape,
     Shapes,
     Size,
     Sizes,
@@ -54,7 +53,13 @@ def sizes_of(skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> Sizes:
     inferred = _inferred(skeleton.message)
     symbols: dict[str, Size] = {}
     for value in graph.input:
-        sizes.shapes[value.name] = _declared(value, symbols)
+        type_ = value.type.tensor_type
+        sizes.shapes[value.name] = None
+        if type_.HasField("shape"):  # those of one name are the same
+            sizes.shapes[value.name] = [
+                symbols.setdefault(dim.dim_param, fixed()) if dim.dim_param else Size(dim.dim_value)
+                for dim in type_.shape.dim
+            ]
     for tensor in graph.initializer:
         is_pinned = tensor.name not in free
         sizes.shapes[tensor.name] = [Size(size, is_pinned=is_pinned) for size in tensor.dims]
@@ -127,17 +132,6 @@ def _note(sizes: Sizes, name: str, tensor: onnx.TensorProto) -> None:
 def _hold(sizes: Sizes, name: str, numbers: list[int]) -> None:
     sizes.integers[name] = numbers
     sizes.items[name] = [Item(n, (name, element)) for element, n in enumerate(numbers)]
-
-
-def _declared(value: onnx.ValueInfoProto, symbols: dict[str, Size]) -> Shape | None:
-    """Return the sizes of an input; those of one name are the same."""
-    type_ = value.type.tensor_type
-    if not type_.HasField("shape"):
-        return None
-    return [
-        symbols.setdefault(dim.dim_param, fixed()) if dim.dim_param else Size(dim.dim_value)
-        for dim in type_.shape.dim
-    ]
 
 
 def _inferred(message: onnx.ModelProto) -> dict[str, list[int]]:

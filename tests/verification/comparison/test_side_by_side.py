@@ -90,14 +90,13 @@ g (float[N, 64] x) => (float[N, 1] y)
 """
 
 
-def noise_of(apart: np.ndarray | float, usual: Tolerance | None = None) -> Noisy:
+def noise_of(apart: np.ndarray | float) -> Noisy:
     """Return what noise says of a B that lies `apart` from what the model gives."""
     data = serialize(model(NOISY))
     inputs = {"x": np.random.default_rng(0).normal(size=(3, 64)).astype(np.float32)}
     a = open_session("onnxruntime", data, "").run(inputs)["y"]
     b = (a + apart).astype(np.float32)
-    usual = usual or tolerance_of(a.dtype)
-    return Noise(data, "", "onnxruntime").compare("y", inputs, (a, b), usual)
+    return Noise(data, "", "onnxruntime").compare("y", inputs, (a, b), tolerance_of(a.dtype))
 
 
 def test_noise_is_measured_where_rounding_is_amplified() -> None:
