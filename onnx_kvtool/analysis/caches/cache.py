@@ -178,31 +178,7 @@ def _bits(count: int | None, dtype: ir.DataType | None) -> int | None:
     return count * int(dtype.bitwidth)
 
 
-# The total cost of the caches of a model, by batch and sequence length.
-
-
-class Share(NamedTuple):
-    """The cost of one or several caches of one size.
-
-    Attributes:
-        bytes_per_token: Bytes of one row of one sequence, of all these caches together.
-        capacity: Rows of each sequence that are allocated; None where the cache grows, or its
-            capacity is not a number.
-        batch: Sequences of a batch; None where their number is not fixed.
-    """
-
-    bytes_per_token: int | float
-    capacity: int | None
-    batch: int | None
-
-    def allocated(self, batch: int, tokens: int) -> float:
-        """Return the bytes for `batch` sequences of `tokens` tokens each.
-
-        A cache of fixed capacity takes it whole from the first token on. A number that the model
-        fixes counts, not the one that is given.
-        """
-        rows = tokens if self.capacity is None else self.capacity
-        return self.bytes_per_token * rows * (batch if self.batch is None else self.batch)
+# The total cost of the caches of a model.
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,21 +187,15 @@ class Footprint:
 
     Attributes:
         count: Number of caches.
-        shares: Those whose bytes per token are known, equal ones added up.
         unknown: Names of those whose bytes per token are unknown.
         bytes_per_token: Bytes per token and sequence; None if one is unknown.
         total_bytes: Bytes of all; None when one is unknown.
     """
 
     count: int
-    shares: tuple[Share, ...]
     unknown: tuple[str, ...]
     bytes_per_token: int | float | None
     total_bytes: int | None
-
-    def allocated(self, batch: int, tokens: int) -> float:
-        """Return the bytes of the known shares for `batch` sequences of `tokens` tokens each."""
-        return sum(share.allocated(batch, tokens) for share in self.shares)
 
 
 def kept(caches: Sequence[Cache]) -> list[Cache]:
@@ -241,25 +211,14 @@ def kept(caches: Sequence[Cache]) -> list[Cache]:
 def footprint(caches: Sequence[Cache]) -> Footprint:
     """Return the total cost of `caches`."""
     distinct = kept(caches)
-    sizes: dict[tuple[int | None, int | None], int | float] = {}
-    unknown: list[str] = []
-    for cache in distinct:
-        per_token = cache.bytes_per_token
-        if per_token is None:
-            unknown.append(cache.past or cache.present or "")
-            continue
-        assert cache.shape is not None and cache.batch_axis is not None
-        capacity = None if cache.is_growing else _number(cache.capacity)
-        key = capacity, _number(cache.shape[cache.batch_axis])
-        sizes[key] = sizes.get(key, 0) + per_token
-    totals = [cache.total_bytes for cache in distinct]
-    known = [total for total in totals if total is not None]
+    each = [cache.bytes_per_token for cache in distinct]
+    known = [size for size in each if size is not None]
+    totals = [total for cache in distinct if (total := cache.total_bytes) is not None]
     return Footprint(
         count=len(distinct),
-        shares=tuple(Share(size, *key) for key, size in sizes.items()),
-        unknown=tuple(unknown),
-        bytes_per_token=None if unknown else sum(sizes.values()),
-        total_bytes=sum(known) if len(known) == len(totals) else None,
+        unknown=tuple(c.past or c.present or "" for c in distinct if c.bytes_per_token is None),
+        bytes_per_token=sum(known) if len(known) == len(each) else None,
+        total_bytes=sum(totals) if len(totals) == len(distinct) else None,
     )
 
 
@@ -275,7 +234,3 @@ def growth_in_words(caches: Sequence[Cache]) -> str:
     if per_token is None:
         return text
     return f"{text}, {binary_bytes(per_token)} for each token so far of one sequence"
-
-
-def _number(dim: Dim) -> int | None:
-    return dim if isinstance(dim, int) else None
