@@ -196,7 +196,7 @@ class Frame(Sight):
         sizes: B, H, L and S.
     """
 
-    sizes: tuple[Expr, Expr, Expr, Expr]
+    sizes: Exprs
     # One for each size: they remember what they were asked.
     _facts: dict[Expr, Facts] = field(default_factory=dict, compare=False, repr=False)
     _simplified: dict[Expr, Expr] = field(default_factory=dict, compare=False, repr=False)
@@ -248,32 +248,28 @@ def frames(scores: ir.Value, sight: Sight) -> Iterator[Frame]:
     shape = sight.shape(scores)
     if shape is None or not 2 <= len(shape) <= 5:
         return
-    found: list[tuple[Expr, Expr, Expr, Expr]] = []
+    found = [shape]
     match shape:
-        case (batch, heads, queries, keys):
-            found = [(batch, heads, queries, keys)]
         case (batch, kv, group, queries, keys):
             found = [(batch, kv * group, queries, keys)]
         case (both, queries, keys):
             apart = _apart(scores, sight)
+            found = [(both, ONE, queries, keys)]
             if apart is not None and apart[0] * apart[1] == both and apart[2:] == (queries, keys):
-                found = [apart]
-            found.append((both, ONE, queries, keys))
+                found.insert(0, apart)
         case (queries, keys):
             found = [(ONE, ONE, queries, keys)]
     known = {one.name: getattr(sight, one.name) for one in fields(Sight)}
     yield from (Frame(**known, sizes=sizes) for sizes in found)
 
 
-def _apart(scores: ir.Value, sight: Sight) -> tuple[Expr, Expr, Expr, Expr] | None:
+def _apart(scores: ir.Value, sight: Sight) -> Exprs | None:
     """Return the shape of rank 4 of what is reshaped to scores of rank 3."""
     shape = sight.shape(scores) or ()
     seen = Seen(scores, tuple(map(coordinate, range(len(shape)))))
-    for above in sight.upwards(seen, Facts(shape), _MOST_MOVES + 1):
-        found = sight.shape(above.value) or ()
-        if len(found) == 4:
-            return found[0], found[1], found[2], found[3]
-    return None
+    moves = sight.upwards(seen, Facts(shape), _MOST_MOVES + 1)
+    shapes = (sight.shape(above.value) or () for above in moves)
+    return next((found for found in shapes if len(found) == 4), None)
 
 
 # Sums of products over one index: MatMul, and Einsum of two operands.

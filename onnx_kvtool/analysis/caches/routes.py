@@ -54,6 +54,9 @@ class Frame:
         return tuple(reversed(calls))
 
 
+_Place = tuple[ir.Value, Frame]
+
+
 class Program:
     """The graphs of `model` and their nesting; the model stays unchanged."""
 
@@ -158,21 +161,20 @@ class Program:
         """Return the node in whose body `node` stands; None outside of bodies."""
         return None if node.graph is None else self._owners.get(node.graph)
 
-    def body_owner(self, value: ir.Value) -> tuple[ir.Node, int] | None:
-        """Return the node whose body takes `value` as an input, and which input it is."""
+    def given(self, value: ir.Value, frame: Frame) -> _Place | None:
+        """Return what a call or a loop gives to an input of its body; None for other values."""
+        index = self._inputs.get(value)
+        if index is not None:
+            given = None if frame.call is None else given_input(frame.call, index)
+            return None if given is None or frame.outer is None else (given, frame.outer)
         graph = value.graph
         owner = None if graph is None else self._owners.get(graph)
-        if owner is None or graph is None or value not in graph.inputs:
+        if graph is None or owner is None or Trait.LOOPS not in traits(owner):
             return None
-        return owner, graph.inputs.index(value)
-
-    def argument(self, value: ir.Value, frame: Frame) -> tuple[ir.Value | None, Frame] | None:
-        """Return the argument of a call for the function input `value`; None for other values."""
-        index = self._inputs.get(value)
-        if index is None or frame.call is None or frame.outer is None:
-            return None
-        given = given_input(frame.call, index)
-        return given, frame.outer
+        states = range(2, len(owner.inputs)) if owner.op_type == "Loop" else range(_states(owner))
+        index = graph.inputs.index(value) if value in graph.inputs else -1
+        state = owner.inputs[index] if index in states else None
+        return None if state is None else (state, frame)
 
     def returned(self, value: ir.Value, frame: Frame) -> Iterator[tuple[ir.Value, Frame]]:
         """Yield the outputs of the call of `frame` as which `value` is handed out."""
@@ -221,9 +223,6 @@ class Route(NamedTuple):
     def change(self) -> int:
         """Rank of the link that changes most, in `_CHANGES`; 0 for the identical tensor."""
         return 0 if self.link is None else _CHANGES.index(self.link.how)
-
-
-_Place = tuple[ir.Value, Frame]
 
 
 class _Step(NamedTuple):
@@ -303,9 +302,9 @@ class Routes:
     def _steps(self, value: ir.Value, frame: Frame) -> Iterator[_Step]:
         node = value.producer()
         if node is None:
-            yield from self._into_caller(value, frame)
-            return
-        if (inner := self.program.enter(frame, node)) is not None:
+            if (given := self.program.given(value, frame)) is not None:
+                yield _Step(*given)
+        elif (inner := self.program.enter(frame, node)) is not None:
             assert inner.function is not None
             index = value.index()
             if index is not None and index < len(inner.function.outputs):
@@ -314,22 +313,6 @@ class Routes:
             yield _Step(found.source, frame, found)
         elif traits(node).any(Trait.BRANCHES, Trait.LOOPS):
             yield from (_Step(inside, frame) for inside in _handed_out(node, value))
-
-    def _into_caller(self, value: ir.Value, frame: Frame) -> Iterator[_Step]:
-        """Yield what a call or a loop gives to the input `value` of its body."""
-        argument = self.program.argument(value, frame)
-        if argument is not None:
-            given, outer = argument
-            if given is not None:
-                yield _Step(given, outer)
-            return
-        owned = self.program.body_owner(value)
-        if owned is None or Trait.LOOPS not in traits(owned[0]):
-            return
-        node, index = owned
-        states = range(2, len(node.inputs)) if node.op_type == "Loop" else range(_states(node))
-        if index in states and (state := node.inputs[index]) is not None:
-            yield _Step(state, frame)
 
 
 def _may_be_alike(value: ir.Value, past: ir.Value) -> bool:
