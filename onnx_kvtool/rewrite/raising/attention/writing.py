@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.coordinates import BATCH, HEAD, KEY, QUERY, Frame
+from onnx_kvtool.analysis.attention.coordinates import BATCH, HEAD, KEY, QUERY
 from onnx_kvtool.analysis.attention.fusing import Fusion
 from onnx_kvtool.analysis.attention.masks import Causality, Masking, MaskPart
 from onnx_kvtool.analysis.attention.scores import Operand
@@ -18,13 +18,13 @@ from onnx_kvtool.ops.view import given_input
 from onnx_kvtool.rewrite.engine.inline import copy_metadata, replace_node
 from onnx_kvtool.rewrite.raising.arrangement import arranged
 from onnx_kvtool.symbolic.dimensions import Dim
-from onnx_kvtool.symbolic.expressions import Expr, integer
+from onnx_kvtool.symbolic.expressions import Expr, Exprs, integer
 
 # The masks of a source, as one mask.
 
 
 class Rows(NamedTuple):
-    """The values whose sizes are the numbers of queries and keys at run time.
+    """Where the numbers of queries and keys come from.
 
     Attributes:
         queries: A value with the queries.
@@ -33,21 +33,31 @@ class Rows(NamedTuple):
         stored: The keys as they stand in a cache; `keys` may be their Transpose.
     """
 
+    em: Emitter
+    sizes: Exprs
     queries: ir.Value
     keys: ir.Value
     axis: int
     stored: ir.Value
 
+    def number(self, role: int) -> ir.Value:
+        """Return the number of queries or keys: (1,), int64."""
+        size = self.sizes[role]
+        if size.number is not None:
+            return self.em.constant([size.number], "size")
+        value = self.queries if role == QUERY else self.keys
+        key = ("number of rows", size)
+        return self.em.once(key, lambda: axis_size(self.em, value, self.axis, "size"))
 
-def emit_mask(
-    found: Masking, dtype: ir.DataType, frame: Frame, em: Emitter, rows: Rows
-) -> ir.Value:
+
+def emit_mask(found: Masking, dtype: ir.DataType, rows: Rows) -> ir.Value:
     """Return the masks as one, (B or 1, H or 1, L, S), bool or of type `dtype`.
 
     It is made once for all layers that have it. Runtimes do not broadcast it along L and S
     (onnxruntime 1.32.0), although the schema allows it.
     """
-    key = ("attention mask", found.parts, found.as_bool, dtype, frame.sizes[QUERY:])
+    em, sizes = rows.em, rows.sizes
+    key = ("attention mask", found.parts, found.as_bool, dtype, sizes[QUERY:])
 
     def build() -> ir.Value:
         axes = [[part.axes[role] for part in found.parts] for role in range(4)]
@@ -57,12 +67,9 @@ def emit_mask(
         )
         for other in others:
             whole = em.op("Add", whole, other, hint="mask")
-        if any(is_same[role] and frame.sizes[role].number != 1 for role in (QUERY, KEY)):
-            sizes = (
-                _size(frame.sizes[QUERY], rows.queries, rows.axis, em),
-                _size(frame.sizes[KEY], rows.keys, rows.axis, em),
-            )
-            target = em.op("Concat", [1], [1], *sizes, axis=0, hint="shape")
+        if any(is_same[role] and sizes[role].number != 1 for role in (QUERY, KEY)):
+            both = map(rows.number, (QUERY, KEY))
+            target = em.op("Concat", [1], [1], *both, axis=0, hint="shape")
             whole = em.op("Expand", whole, target, hint="mask")
         if whole.shape is None:
             # To lower Attention, kvtool must know whether heads of one group share the mask.
@@ -73,7 +80,7 @@ def emit_mask(
     return em.once(key, build)
 
 
-def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.Value | None:
+def emit_count(causal: Causality, rows: Rows) -> ir.Value | None:
     """Return the `nonpad_kv_seqlen`, (B,), that lets `is_causal` hide what a mask hid.
 
     None if `is_causal` alone does. It is made once for all layers that have it.
@@ -81,15 +88,14 @@ def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.V
     if causal == "plain":
         return None
     if causal == "last":
-        every = _size(frame.sizes[KEY], rows.keys, rows.axis, em)
-        return for_each_sequence(em, every, frame.sizes[BATCH], rows.queries)
+        return for_each_sequence(rows.em, rows.number(KEY), rows.sizes[BATCH], rows.queries)
     written = rows.stored.producer()
     assert written is not None and written.op_type == "TensorScatter"
     start = given_input(written, 2)
-    count = _size(frame.sizes[QUERY], rows.queries, rows.axis, em)
+    em, count = rows.em, rows.number(QUERY)
     if start is None:
-        return for_each_sequence(em, count, frame.sizes[BATCH], rows.queries)
-    key = ("nonpad_kv_seqlen", start, frame.sizes[QUERY])
+        return for_each_sequence(em, count, rows.sizes[BATCH], rows.queries)
+    key = ("nonpad_kv_seqlen", start, rows.sizes[QUERY])
     return em.once(key, lambda: em.op("Add", start, count, hint="nonpad_kv_seqlen"))
 
 
@@ -117,16 +123,6 @@ def for_each_sequence(
         return em.op("Expand", count, size, hint="nonpad_kv_seqlen")
 
     return em.once(("nonpad_kv_seqlen", count, known), build)
-
-
-def _size(size: Expr, value: ir.Value, axis: int, em: Emitter) -> ir.Value:
-    """Return the size of an axis of a value: (1,), int64."""
-    if size.number is not None:
-        return em.constant([size.number], "size")
-    return em.once(
-        ("number of rows", size),
-        lambda: axis_size(em, value, axis, "size"),
-    )
 
 
 def _emit_part(part: MaskPart, dtype: ir.DataType, em: Emitter, *, as_bool: bool) -> ir.Value:
@@ -165,16 +161,17 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
                 heads, width = operand.heads.number, operand.width.number
                 value.shape = ir.Shape([None, heads, None, width])
     inputs: list[ir.Value | None] = [queries, keys, values]
-    rows = Rows(queries, keys, 1 if packed else 2, fusion.operands[1].value)
+    sizes, stored = fusion.frame.sizes, fusion.operands[1].value
+    rows = Rows(em, sizes, queries, keys, 1 if packed else 2, stored)
     if fusion.masking.causal is not None:
-        count = emit_count(fusion.masking.causal, fusion.frame, em, rows)
+        count = emit_count(fusion.masking.causal, rows)
         inputs += [] if count is None else [None, None, None, count]
     elif fusion.masking.parts:
-        inputs.append(emit_mask(fusion.masking, fusion.dtype, fusion.frame, em, rows))
+        inputs.append(emit_mask(fusion.masking, fusion.dtype, rows))
     result = em.op("Attention", *inputs, attributes=attributes)
     attention = em.nodes[-1]
     if packed:
-        result = _apart(result, fusion.frame.sizes[HEAD], fusion.weighted.size, em)
+        result = _apart(result, sizes[HEAD], fusion.weighted.size, em)
     old = fusion.last
     if not fusion.weighted.result_is_whole:
         result = _reshaped(result, fusion, em)

@@ -292,14 +292,6 @@ class Rolling(FedBack):
     assumed: str
 
     @property
-    def ends(self) -> tuple[End, ...]:
-        """The one way to the present."""
-        graph = self.node.graph
-        assert graph is not None
-        index = graph.outputs.index(self.present)
-        return (End(graph, index, self.new, self.node, self.node.outputs[0], self.axis),)
-
-    @property
     def capacity(self) -> int:
         """Rows of the circular cache: those that a query sees, including its own."""
         return self.rows + 1

@@ -85,7 +85,7 @@ class Sizes:
         """The length of all pasts, as the first one declares it."""
         return next(iter(self.lengths.values()))
 
-    def step(self, end: End) -> Expr | None:
+    def step(self, end: End | Rolling) -> Expr | None:
         """Return how many rows a step adds, over sizes of inputs; None if they do not say it."""
         known = self.knowledge.shapes.get(end.new)
         if known is None or len(known) <= end.axis:
@@ -99,8 +99,8 @@ class Sizes:
         New rows come back as a past of the one length that all caches have, so that one may speak
         for all.
         """
-        ends = (end for growth in growths for end in growth.ends if end.node is not None)
-        steps = {self.step(end) for end in ends} - {None}
+        ends = (end for one in growths for end in (one.ends if isinstance(one, Growth) else [one]))
+        steps = {self.step(end) for end in ends if end.node is not None} - {None}
         return steps.pop() if len(steps) == 1 else None
 
     def inputs(self) -> Iterator[tuple[ir.Value, int]]:
