@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 import click
@@ -29,9 +29,14 @@ if TYPE_CHECKING:
 # what it needs beyond click.
 
 
-_CACHE_DTYPES = (
-    "float32", "float16", "bfloat16", "float8e4m3fn", "float8e5m2", "int8", "uint8", "int4", "uint4"
-)  # fmt: skip
+_WORDS: Mapping[str, Sequence[str]] = {
+    "cache_dtypes": (  # the usual ones; kvtool accepts others, too
+        "float32", "float16", "bfloat16", "float8e4m3fn", "float8e5m2",
+        "int8", "uint8", "int4", "uint4",
+    ),
+    "parts": get_args(DiffPart),
+}  # fmt: skip
+"""Offers that are the same for every command line."""
 
 _Text = str | tuple[str, str]
 """An offer, perhaps with its help."""
@@ -41,9 +46,11 @@ _LISTS = ("codes", "parts", "replaceable")
 
 
 def complete(name: str, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-    """Return the offers of the function `name` that begin like the unfinished word."""
+    """Return the offers called `name` that begin like the unfinished word."""
     done, comma, last = incomplete.rpartition(",") if name in _LISTS else ("", "", incomplete)
-    offered: Iterable[_Text | CompletionItem[str]] = globals()[name](ctx, last)
+    offered: Iterable[_Text | CompletionItem[str]] = (
+        _WORDS[name] if name in _WORDS else globals()[name](ctx, last)
+    )
     found = []
     for each in offered:
         if isinstance(each, CompletionItem):
@@ -65,11 +72,6 @@ def models(ctx: click.Context, word: str) -> Iterable[str | CompletionItem[str]]
     return [CompletionItem(word, type="file")]
 
 
-def cache_dtypes(ctx: click.Context, word: str) -> Iterable[_Text]:
-    """Offer the usual element types of caches; kvtool accepts others, too."""
-    return _CACHE_DTYPES
-
-
 def rules(ctx: click.Context, word: str) -> Iterable[_Text]:
     """Offer the codes of rules, or their names if no code matches."""
     from onnx_kvtool.lint.rule import RULES
@@ -87,11 +89,6 @@ def codes(ctx: click.Context, word: str) -> Iterable[_Text]:
         yield family, f"every rule {family}.."
     for rule in RULES.values():
         yield rule.code, rule.summary
-
-
-def parts(ctx: click.Context, word: str) -> Iterable[_Text]:
-    """Offer the parts of a model that `kvtool diff` compares, in a list with commas."""
-    return get_args(DiffPart)
 
 
 def targets(ctx: click.Context, word: str) -> Iterable[_Text]:

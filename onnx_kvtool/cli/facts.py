@@ -74,19 +74,19 @@ def rule(context: click.Context, request: RuleRequest) -> None:
     prints one line for each rule as text: code, name, severity and summary.
     """
     from onnx_kvtool.commands.rule import run
-    from onnx_kvtool.lint.rule import markdown, plain
+    from onnx_kvtool.lint.rule import plain
 
     report = run(request)
     if request.output_format == "json":
         show(context, report, "json")
     elif request.output_format == "markdown":
-        write_data("\n\n".join(map(markdown, report.rules)))
+        write_data("\n\n".join(page.documentation for page in report.rules))
     elif request.all_rules:
         width = max(len(one.name) for one in report.rules)
         for one in report.rules:
             write_data(f"{one.code}  {one.name.ljust(width)}  {one.severity:<7}  {one.summary}")
     else:
-        write_data(plain(report.rules[0]))
+        write_data(plain(report.rules[0].documentation))
 
 
 # `kvtool targets`: list the releases of runtimes that `lower --target` knows.

@@ -124,17 +124,15 @@ def _config(request: CheckRequest) -> Config:
 
 def _selection(request: CheckRequest, config: Config) -> Selection:
     """Return which rules are on; `--select` replaces the `select` of the file."""
-    values = {} if request.select is not None else config.values
     where = f"`{config.path}`"
-    select = request.select
-    if select is None and "select" in values:
-        select = check_codes(values["select"], f"{where}, `select`")
-    elif select is not None:
-        select = check_codes(select, "`--select`")
+    if request.select is None:
+        values, select, place = config.values, config.values.get("select"), f"{where}, `select`"
+    else:
+        values, select, place = {}, request.select, "`--select`"
     ignore = check_codes(values.get("ignore", ()), f"{where}, `ignore`")
     extend = check_codes(values.get("extend-select", ()), f"{where}, `extend-select`")
     return Selection(
-        select=select,
+        select=None if select is None else check_codes(select, place),
         extend_select=extend + check_codes(request.extend_select, "`--extend-select`"),
         ignore=ignore + check_codes(request.ignore, "`--ignore`"),
         per_file=_per_file(request, config),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 from xml.etree import ElementTree as ET
 
 from onnx_kvtool.commands.arguments import speaking_python
@@ -19,8 +18,7 @@ from onnx_kvtool.lint.settings.config import file_content
 from onnx_kvtool.lint.settings.files import parse_shard
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One report that was read.
 
     Attributes:

@@ -104,7 +104,7 @@ class _Told(Request, place=4):
     )
 
 
-class RewriteRequest(_Proven, _Sized, _Single):
+class RewriteRequest(_Proven, _Sized, _Single, place=1):
     """What `lower` and `raise` are asked alike."""
 
     output: str | None = flag(
@@ -132,7 +132,6 @@ class RewriteRequest(_Proven, _Sized, _Single):
         "Fold constants that follow from sizes. Refuse a result with a symbolic dimension or a"
         " Shape node.",
         "How",
-        place=1,
     )
     phases: Mapping[str, int] | None = flag(
         "With --static and `-o DIR`: write a model for each number of new tokens, such as"
@@ -140,7 +139,6 @@ class RewriteRequest(_Proven, _Sized, _Single):
         " --dim sets it.",
         "How",
         kind="phases",
-        place=1,
     )
     verify: bool | None = option(
         "Run both models and compare them, or not. --verify makes this mandatory and runs the full"
@@ -149,13 +147,11 @@ class RewriteRequest(_Proven, _Sized, _Single):
         python="True makes the comparison mandatory, of the full models if they fit in memory;"
         " False switches it off; None compares within the budget.",
         flags="--verify/--no-verify",
-        place=1,
     )
     verify_steps: int | None = option(
         "Decode steps of each verification run, with caches fed back.  [default: 2]",
         "Verification",
         least=1,
-        place=1,
     )
 
 

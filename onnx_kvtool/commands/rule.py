@@ -8,7 +8,7 @@ from typing import Literal
 from onnx_kvtool.commands.requests import RuleRequest
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.record import Form, Key, Record, taken
+from onnx_kvtool.core.record import Record, taken
 from onnx_kvtool.lint.rule import RULES, Basis, Rule, markdown
 from onnx_kvtool.lint.settings.config import find_rule
 
@@ -40,16 +40,6 @@ class RulePage(Record):
     runtime: str | None
 
 
-_FORM = Form(
-    list[RulePage],
-    lambda rules: [
-        taken(RulePage, one, documentation=markdown(one), runtime=one.runtime or None)
-        for one in rules
-    ],
-    lambda pages: tuple(find_rule(page.code) for page in pages),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class RuleReport(Record):
     """Rules, in the order of their codes.
@@ -58,9 +48,7 @@ class RuleReport(Record):
         rules: The rules.
     """
 
-    rules: tuple[Rule, ...]
-
-    JSON = (Key("rules", form=_FORM),)
+    rules: tuple[RulePage, ...]
 
 
 def run(request: RuleRequest) -> RuleReport:
@@ -75,6 +63,9 @@ def run(request: RuleRequest) -> RuleReport:
             + ("both a code and `--all`" if request.all_rules else "neither a code nor `--all`"),
             help="run `kvtool rule CODE`, or `kvtool rule --all`",
         )
-    if request.code is None:
-        return RuleReport(tuple(RULES.values()))
-    return RuleReport((find_rule(request.code),))
+    rules = RULES.values() if request.code is None else (find_rule(request.code),)
+    return RuleReport(tuple(map(_page, rules)))
+
+
+def _page(rule: Rule) -> RulePage:
+    return taken(RulePage, rule, documentation=markdown(rule), runtime=rule.runtime or None)

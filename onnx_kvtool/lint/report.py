@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -183,34 +183,25 @@ class Tally:
 
     Args:
         fail_on: Lowest severity that makes the check fail.
-        files: Reports to begin with.
-        notes: Notes on the whole run.
 
     Attributes:
         fail_on: As given.
-        notes: As given; more may be added.
+        notes: Notes on the whole run.
         failures: Files whose check did not finish, and why.
         would_change: Whether fixes that were not written would change a model.
         kept: Files whose results are those of an earlier run.
         shard: The part `i/n` of all files; None for all.
     """
 
-    def __init__(
-        self,
-        fail_on: Severity = "error",
-        files: Iterable[FileReport] = (),
-        notes: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, fail_on: Severity) -> None:
         self.fail_on: Severity = fail_on
-        self.notes = notes
+        self.notes: tuple[str, ...] = ()
         self.failures: list[tuple[str, Failure]] = []
         self.would_change = False
         self.kept = 0
         self.shard: str | None = None
         self._totals: Counter[str] = Counter()
         self._rules: dict[str, RuleCount] = {}
-        for file in files:
-            self.add(file)
 
     def add(self, file: FileReport) -> None:
         """Count one more file."""
@@ -275,7 +266,7 @@ class CheckReport(Shown):
 
     files: tuple[FileReport, ...]
     fail_on: Severity = "error"
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     shard: str | None = None
 
     JSON = (
@@ -300,8 +291,10 @@ class CheckReport(Shown):
     @property
     def tally(self) -> Tally:
         """The totals of all files."""
-        tally = Tally(self.fail_on, self.files, self.notes)
-        tally.shard = self.shard
+        tally = Tally(self.fail_on)
+        tally.notes, tally.shard = self.notes, self.shard
+        for file in self.files:
+            tally.add(file)
         return tally
 
     @property

@@ -222,10 +222,10 @@ def _beside(rule: Rule) -> str:
     return " ".join(part for part in (target, beside) if part)
 
 
-def plain(rule: Rule) -> str:
-    """Return the page of a rule for a terminal: headings without marks, examples indented."""
+def plain(page: str) -> str:
+    """Return a page in Markdown for a terminal: headings without marks, examples indented."""
     lines, inside = [], False
-    for line in markdown(rule).splitlines():
+    for line in page.splitlines():
         if line.startswith("```"):
             inside = not inside
         elif inside:

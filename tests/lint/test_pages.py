@@ -31,6 +31,6 @@ def test_facts_name_the_fix() -> None:
 
 
 def test_plain_text_has_no_marks() -> None:
-    text = plain(RULES["MD410"])
+    text = plain(markdown(RULES["MD410"]))
     assert not re.search(r"^(#|```)", text, re.MULTILINE)
     assert "\n    <ir_version: 12" in text

@@ -292,11 +292,6 @@ def scatter_behind(value: ir.Value) -> ir.Node | None:
     return None
 
 
-def is_scatter_of(node: ir.Node, index: int) -> bool:
-    """Return whether a node takes its input at `index` as the past_cache of a TensorScatter."""
-    return node.op_type == "TensorScatter" and not node.domain and index == 0
-
-
 class Branches:
     """The branches of If nodes around nodes."""
 

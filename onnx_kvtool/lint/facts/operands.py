@@ -17,7 +17,6 @@ from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 if TYPE_CHECKING:
-    from onnx_kvtool.core.diagnostic import Location
     from onnx_kvtool.symbolic.index_maps import IndexMaps
     from onnx_kvtool.targets.release import Limit
     from onnx_kvtool.targets.target import Target
@@ -248,20 +247,6 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
                 continue
             if applies:
                 yield site, limit
-
-
-def unknown_operators(context: Context, target: Target) -> Iterator[tuple[Location, str]]:
-    """Yield each node whose operator is neither ONNX's nor known to the release, and why.
-
-    Calls of the model's own functions do not count.
-    """
-    from onnx_kvtool.targets.conditions.operators import unknown_operator
-
-    local = {key[:2] for key in context.model.functions}
-    for site in context.sites:
-        why = unknown_operator(site.node, site.opset or 0, target.release, local)
-        if why is not None:
-            yield site.location(), why
 
 
 def dtype_word(node: ir.Node) -> str | None:

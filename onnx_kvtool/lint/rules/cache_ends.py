@@ -12,7 +12,7 @@ from onnx_kvtool.analysis.caches.find import reads_before, source_in_words
 from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.facts.layers import Branches, copies, is_scatter_of, levels, readers
+from onnx_kvtool.lint.facts.layers import Branches, copies, levels, readers
 from onnx_kvtool.lint.facts.operands import has_operator, node_words, shape_words
 from onnx_kvtool.lint.finding import Findings, Fix, Found
 from onnx_kvtool.lint.rule import check
@@ -47,8 +47,10 @@ def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tupl
             elif copy.is_graph_output() and not (maker and branches.exclude(maker, node)):
                 yield past.name or "", "is also what a function or a body returns"
         for reader, at in readers(past):
-            if (reader is node and at == index) or is_scatter_of(reader, at):
+            if reader is node and at == index:
                 continue
+            if reader.op_type == "TensorScatter" and not reader.domain and at == 0:
+                continue  # KV102
             if reads_before(reader, node.inputs[_POSITIONS:]):
                 continue
             if not branches.exclude(reader, node):

@@ -15,7 +15,6 @@ from onnx_kvtool.lint.facts.operands import (
     limits_named,
     lowering_command,
     runtime_words,
-    unknown_operators,
 )
 from onnx_kvtool.lint.finding import Findings, Found
 from onnx_kvtool.lint.rule import check
@@ -24,7 +23,7 @@ from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.inference import inferred
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.targets.conditions.operators import foreign_types
+from onnx_kvtool.targets.conditions.operators import foreign_types, unknown_operator
 from onnx_kvtool.targets.conditions.table import OF_SHAPES
 from onnx_kvtool.targets.limits import has_other_form
 from onnx_kvtool.targets.target import Target
@@ -122,12 +121,15 @@ def no_kernel(context: Context, target: Target) -> Findings:
             f"{runtime_words(target)} {why}",
             help="export the model with another type",
         )
-    for place, why in unknown_operators(context, target):
-        yield Found(
-            place,
-            f"{runtime_words(target)} {why}",
-            help=f"{lowering_command(target)} writes it with operators of ONNX if it can",
-        )
+    local = {key[:2] for key in context.model.functions}
+    for site in context.sites:
+        why_not = unknown_operator(site.node, site.opset or 0, target.release, local)
+        if why_not is not None:
+            yield Found(
+                site.location(),
+                f"{runtime_words(target)} {why_not}",
+                help=f"{lowering_command(target)} writes it with operators of ONNX if it can",
+            )
 
 
 @check("KV309")

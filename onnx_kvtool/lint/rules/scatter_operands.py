@@ -21,7 +21,7 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.contents import IndexMap, elements
 from onnx_kvtool.symbolic.dimensions import Dims, contradict, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, integer
-from onnx_kvtool.symbolic.simplification import Facts, at_least, below, interval, substitute
+from onnx_kvtool.symbolic.simplification import at_least, below, interval, substitute
 
 _Dims = Dims | None
 
@@ -183,7 +183,7 @@ def _always_twice(context: Context, site: Site, view: _Scatter) -> str | None:
         axes = range(view.axis % rank, view.axis % rank + (-rank <= view.axis < rank))
     elif described.shape[-1].number is None:
         return None
-    least = [interval(size, Facts())[0] for size in described.shape]
+    least = [interval(size)[0] for size in described.shape]
     for axis in axes if min(least) >= 1 else ():
         fixed = described.axis != axis and not any(p.depends_on(axis) for p in described.parts)
         if fixed and least[axis] >= 2:

@@ -12,7 +12,7 @@ from onnx_kvtool.ops.operators import TensorScatter
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of
-from onnx_kvtool.symbolic.simplification import Facts, below, interval
+from onnx_kvtool.symbolic.simplification import below, interval
 
 _REMEDIES = {
     "KV001": "set `axis` to the dimension that counts tokens",
@@ -91,7 +91,7 @@ def non_axis_dim_mismatch(site: Site, context: Context) -> Findings:
     for axis, (one, other) in enumerate(zip(update, past, strict=True)):
         if axis == found.axis or one == other:
             continue
-        low, high = interval(one - other, Facts())
+        low, high = interval(one - other)
         if low > 0 or high < 0:
             differing.append(f"{one} along dimension {axis}, not {other}")
     if differing:
@@ -134,7 +134,7 @@ def update_longer_than_cache(site: Site, context: Context) -> Findings:
     if found is None or sizes is None:
         return
     capacity, length = sizes
-    if below(capacity, length, Facts()):
+    if below(capacity, length):
         yield Found(
             site.location(found.update),
             f"`{found.update.name}` has {length} rows along axis {found.axis}, "

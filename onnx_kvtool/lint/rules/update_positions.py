@@ -20,7 +20,7 @@ from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, Exprs, product
-from onnx_kvtool.symbolic.simplification import Facts, below, interval
+from onnx_kvtool.symbolic.simplification import below, interval
 
 _DEPTH = 6
 
@@ -32,7 +32,7 @@ def linear_overflow(site: Site, context: Context) -> Findings:
     if found is None or found.mode != "linear" or found.write_indices is None:
         return
     sizes = found.sizes(context.index_maps(site))
-    if sizes is None or below(sizes[0], sizes[1], Facts()):
+    if sizes is None or below(*sizes):
         return
     capacity, length = sizes
     for start in rows(context, site, found):
@@ -125,7 +125,7 @@ def write_indices_shape(site: Site, context: Context) -> Findings:
             fix=_flatten(site, context, shape, batch),
         )
     elif batch is not None:
-        low, high = interval(shape[0] - batch, Facts())
+        low, high = interval(shape[0] - batch)
         if low > 0 or high < 0:
             yield Found(
                 site.location(indices),

@@ -17,7 +17,7 @@ from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Known
-from onnx_kvtool.lint.settings.config import file_content
+from onnx_kvtool.lint.settings.config import file_content, relative_path
 from onnx_kvtool.model_io.atomic import write_bytes
 from onnx_kvtool.model_io.remote import is_remote
 from onnx_kvtool.model_io.sorting import natural
@@ -174,10 +174,7 @@ def _is_file(path: str) -> bool:
 def _relative(path: str, base: str) -> str:
     if not _is_file(path):
         return path
-    try:
-        return os.path.relpath(os.path.abspath(path), base).replace(os.sep, "/")
-    except ValueError:  # another drive
-        return os.path.abspath(path).replace(os.sep, "/")
+    return relative_path(path, base) or os.path.abspath(path).replace(os.sep, "/")
 
 
 _LENGTH = 32  # hexadecimal digits: 128 bits

@@ -18,6 +18,15 @@ from onnx_kvtool.core.words import closest, did_you_mean, missing_file_help
 from onnx_kvtool.lint.rule import RULES, Rule
 from onnx_kvtool.model_io.atomic import patient
 
+
+def relative_path(path: str, base: str = os.curdir) -> str | None:
+    """Return a path relative to a directory, with `/` in it; None on another drive."""
+    try:
+        return os.path.relpath(path, base).replace(os.sep, "/")
+    except ValueError:
+        return None
+
+
 # Patterns of paths, as `.gitignore` writes them.
 
 
@@ -52,14 +61,10 @@ class PathPatterns:
 
         The path need not exist. Patterns that end in `/` match directories only.
         """
-        try:
-            relative = os.path.relpath(os.path.abspath(path), self._base)
-        except ValueError:  # another drive
+        relative = relative_path(path, self._base)
+        if relative is None or relative.split("/")[0] in (os.curdir, os.pardir):
             return None
-        if relative == os.curdir or relative.split(os.sep)[0] == os.pardir:
-            return None
-        posix = relative.replace(os.sep, "/") + ("/" if is_directory else "")
-        return self._spec.check_file(posix).include
+        return self._spec.check_file(relative + ("/" if is_directory else "")).include
 
 
 # Configuration: `[tool.kvtool]` in pyproject.toml, or kvtool.toml.

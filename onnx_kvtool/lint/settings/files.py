@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.lint.settings.config import PathPatterns, is_pattern
+from onnx_kvtool.lint.settings.config import PathPatterns, is_pattern, relative_path
 from onnx_kvtool.model_io.atomic import is_pipe, patient
 from onnx_kvtool.model_io.remote import find, is_remote
 
@@ -278,9 +278,6 @@ def take_shard(files: Sequence[str], shard: tuple[int, int]) -> list[str]:
 
 def _part(file: str, count: int) -> int:
     """Return the part of a file, counted from 1."""
-    try:
-        place = os.path.relpath(file)
-    except ValueError:  # another drive
-        place = file
-    name = place.replace(os.sep, "/").encode("utf-8", "surrogateescape")
+    place = relative_path(file) or file.replace(os.sep, "/")
+    name = place.encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.sha256(name).digest()[:8], "big") % count + 1

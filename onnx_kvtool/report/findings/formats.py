@@ -59,11 +59,11 @@ class JsonWriter(Writer):
 
     def file(self, file: FileReport) -> str:
         """Return one file."""
-        return self.list.items([file.to_json()])
+        return self.items([file.to_json()])
 
     def end(self) -> Iterator[str]:
         """Yield the summary."""
-        yield self.list.end()
+        yield self.end_of_list()
         keys: dict[str, Any] = {
             "summary": self.tally.summary.to_json(),
             "fail_on": self.tally.fail_on,
@@ -110,11 +110,11 @@ class _ListWriter(Writer):
     def file(self, file: FileReport) -> str:
         """Return the findings of one file."""
         path = shown_path(file.path)
-        return self.list.items([self.line(finding, path) for finding in file.findings])
+        return self.items([self.line(finding, path) for finding in file.findings])
 
     def end(self) -> Iterator[str]:
         """Yield the end of the list, and the tail."""
-        yield self.list.end() + self.tail
+        yield self.end_of_list() + self.tail
 
     @staticmethod
     def line(finding: Finding, path: str) -> dict[str, Any]:
@@ -279,7 +279,7 @@ class SarifWriter(_ListWriter):
 
     def end(self) -> Iterator[str]:
         """Yield the end of the run: whether all files were checked."""
-        yield self.list.end()
+        yield self.end_of_list()
         notifications = [
             {"level": "error", "message": {"text": f"{path}: {failure.message}"}}
             for path, failure in self.tally.failures

@@ -100,7 +100,7 @@ class _SarifMerger(SarifWriter, Merger):
                 for note in invocation["toolExecutionNotifications"]:
                     path, _, message = note["message"]["text"].partition(": ")
                     self._count(path, (), message)
-        return self.list.items(results)
+        return self.items(results)
 
 
 class _JunitMerger(JunitWriter, Merger):

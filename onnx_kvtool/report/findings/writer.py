@@ -16,6 +16,7 @@ from onnx_kvtool.core.diagnostic import Location, Severity
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport, Summary, Tally
+from onnx_kvtool.lint.settings.config import relative_path
 from onnx_kvtool.model_io.remote import is_remote
 from onnx_kvtool.report.blocks import Block, Grid, Line, groups_alike, joined
 from onnx_kvtool.report.text import text_of_blocks
@@ -51,13 +52,10 @@ def shown_path(path: str) -> str:
         return _STANDARD_INPUT
     if is_remote(path):
         return path
-    try:
-        relative = os.path.relpath(path)
-    except ValueError:  # another drive
-        return Path(path).absolute().as_posix()
-    if relative.split(os.sep)[0] == os.pardir:
+    relative = relative_path(path)
+    if relative is None or relative.split("/")[0] == os.pardir:
         return Path(os.path.abspath(path)).as_posix()
-    return relative.replace(os.sep, "/")
+    return relative
 
 
 def uri(path: str) -> tuple[str, bool]:
@@ -106,31 +104,6 @@ _IN_MEMORY = 1 << 20  # bytes
 _PIECE = 1 << 16  # characters
 
 
-class ListInParts:
-    """A list in a JSON text of two spaces of indentation, written item by item.
-
-    Args:
-        depth: How many brackets are open around the list.
-    """
-
-    def __init__(self, depth: int) -> None:
-        self._depth = depth
-        self._is_empty = True
-
-    def items(self, items: Sequence[Any]) -> str:
-        """Return the text of some more items."""
-        text = ""
-        for item in items:
-            text += "[\n" if self._is_empty else ",\n"
-            self._is_empty = False
-            text += textwrap.indent(json.dumps(item, indent=2), "  " * (self._depth + 1))
-        return text
-
-    def end(self) -> str:
-        """Return the end of the list, which may be empty."""
-        return "[]" if self._is_empty else f"\n{'  ' * self._depth}]"
-
-
 class Writer:
     """Makes the text of a report in one format, file by file.
 
@@ -147,12 +120,12 @@ class Writer:
     """Whether the text of each file is useful without the rest."""
 
     depth: ClassVar[int] = 0
-    """How many brackets of a document in JSON are open around its list."""
+    """How many brackets of a document in JSON are open around its list, which is indented so."""
 
     def __init__(self, tally: Tally, *, statistics: bool = False) -> None:
         self.tally = tally
         self.statistics = statistics
-        self.list = ListInParts(self.depth)
+        self._is_empty = True
 
     def begin(self) -> str:
         """Return the text before the first file."""
@@ -165,6 +138,19 @@ class Writer:
     def end(self) -> Iterator[str]:
         """Yield the text after the last file, when the tally is complete."""
         yield from ()
+
+    def items(self, items: Sequence[Any]) -> str:
+        """Return the text of some more items of the list of a document in JSON."""
+        text = ""
+        for item in items:
+            text += "[\n" if self._is_empty else ",\n"
+            self._is_empty = False
+            text += textwrap.indent(json.dumps(item, indent=2), "  " * (self.depth + 1))
+        return text
+
+    def end_of_list(self) -> str:
+        """Return the end of this list, which may be empty."""
+        return "[]" if self._is_empty else f"\n{'  ' * self.depth}]"
 
 
 class Spool:
