@@ -158,11 +158,10 @@ def _graph(graph: onnx.GraphProto, indent: str, label: str) -> Iterator[str]:
     yield f"{indent}) => ("
     yield from _separated(map(_value, graph.output), inner)
     yield f"{indent})"
-    held = sorted(map(_initializer, graph.initializer), key=_by_name)
-    known = sorted(((v.name, *_value(v)) for v in graph.value_info), key=_by_name)
-    if held or known:
+    held = map(_initializer, sorted(graph.initializer, key=_by_name))
+    if declared := [*held, *_sorted_values(graph)]:
         yield f"{indent}<"
-        yield from _separated(((text, remark) for _, text, remark in (*held, *known)), inner)
+        yield from _separated(declared, inner)
         yield f"{indent}>"
     for note in sorted(graph.quantization_annotation, key=lambda note: note.tensor_name):
         entries = ", ".join(map(_entry, note.quant_parameter_tensor_names))
@@ -173,8 +172,12 @@ def _graph(graph: onnx.GraphProto, indent: str, label: str) -> Iterator[str]:
     yield f"{indent}}}"
 
 
-def _by_name(entry: tuple[str, str, str]) -> tuple[object, ...]:
-    return natural(entry[0])
+def _by_name(entry: onnx.TensorProto | onnx.ValueInfoProto) -> tuple[object, ...]:
+    return natural(entry.name)
+
+
+def _sorted_values(piece: onnx.GraphProto | onnx.FunctionProto) -> Iterable[tuple[str, str]]:
+    return map(_value, sorted(piece.value_info, key=_by_name))
 
 
 def _value(value: onnx.ValueInfoProto) -> tuple[str, str]:
@@ -192,11 +195,11 @@ def _denotations(type_: onnx.TypeProto) -> list[str]:
     return remarks
 
 
-def _initializer(tensor: onnx.TensorProto) -> tuple[str, str, str]:
+def _initializer(tensor: onnx.TensorProto) -> tuple[str, str]:
     text, remark = tensor_text(tensor)
     type_, _, content = text.partition(" = ")
     remarks = [*([remark] if remark else ()), *map(_entry, tensor.metadata_props), *_doc(tensor)]
-    return tensor.name, f"{type_} {identifier(tensor.name)} = {content}", ", ".join(remarks)
+    return f"{type_} {identifier(tensor.name)} = {content}", ", ".join(remarks)
 
 
 def tensor_text(tensor: onnx.TensorProto) -> tuple[str, str]:
@@ -277,9 +280,8 @@ def _function(function: onnx.FunctionProto) -> Iterator[str]:
     names = _names(function.input), _names(function.output)
     yield f"{identifier(function.name)}{shown} ({names[0]}) => ({names[1]})"
     if function.value_info:
-        known = sorted(((v.name, *_value(v)) for v in function.value_info), key=_by_name)
         yield "<"
-        yield from _separated(((text, remark) for _, text, remark in known), _STEP)
+        yield from _separated(_sorted_values(function), _STEP)
         yield ">"
     yield "{"
     for node in function.node:

@@ -136,10 +136,10 @@ class NodeChanges(Record):
         replaced: Nodes that replace others; also listed as added and removed.
     """
 
-    added: list[NodeFacts] = field(default_factory=list)
-    removed: list[NodeFacts] = field(default_factory=list)
-    changed: list[NodeChange] = field(default_factory=list)
-    replaced: list[Replacement] = field(default_factory=list)
+    added: list[NodeFacts]
+    removed: list[NodeFacts]
+    changed: list[NodeChange]
+    replaced: list[Replacement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ class WeightChanges(Record):
         changed: The changed weights.
     """
 
-    same: int = 0
-    changed: list[WeightChange] = field(default_factory=list)
+    same: int
+    changed: list[WeightChange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +329,8 @@ class DiffReport(Shown):
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> DiffReport:
         """Return the report that an object describes."""
-        nodes = read(NodeChanges, data.get("nodes", {}))
-        weights = read(WeightChanges, data.get("weights", {}))
+        nodes = read(NodeChanges, data.get("nodes"))
+        weights = read(WeightChanges, data.get("weights"))
         # Those that replace others come last.
         came = len(nodes.added) - sum(len(r.added) for r in nodes.replaced)
         went = len(nodes.removed) - sum(len(r.removed) for r in nodes.replaced)
