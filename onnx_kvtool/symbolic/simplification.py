@@ -77,7 +77,7 @@ class Facts:
         return Facts(self.sizes, (*self.nonnegative, *nonnegative), self.counts)
 
 
-def below(a: Expr, b: Expr, facts: Facts) -> bool:
+def below(a: Expr, b: Expr, facts: Facts | None = None) -> bool:
     """Return whether `a < b` is certain."""
     return interval(a - b, facts)[1] < 0
 
