@@ -68,7 +68,8 @@ def test_a_flag_that_is_not_given_leaves_the_default_of_the_request(command: str
         if said.help and said.default is not ...
     }
     given = COMMANDS[command].make_context(command, [], resilient_parsing=True).params
-    assert {name: given[name] for name in defaults} == defaults
+    # () stands for the default where an option may come several times; see `cli.command`.
+    assert {n: defaults[n] if given[n] == () else given[n] for n in defaults} == defaults
 
 
 @each("command", [*FUNCTIONS])
