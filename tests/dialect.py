@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import graphs, nodes
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["FORMS", "departures"]

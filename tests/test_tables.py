@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import onnx_kvtool
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 
 

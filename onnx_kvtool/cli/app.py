@@ -19,9 +19,9 @@ from onnx_kvtool.cli.check import check
 from onnx_kvtool.cli.command import HELP_NAMES, Page, show_version
 from onnx_kvtool.cli.diff import diff
 from onnx_kvtool.cli.eval import evaluate
-from onnx_kvtool.cli.facts import help_, ops, rule, targets
 from onnx_kvtool.cli.infer import infer
 from onnx_kvtool.cli.inspect import inspect
+from onnx_kvtool.cli.lookup import help_, ops, rule, targets
 from onnx_kvtool.cli.merge import merge
 from onnx_kvtool.cli.output import (
     as_unwritable,
@@ -42,7 +42,7 @@ from onnx_kvtool.cli.types import (
 from onnx_kvtool.cli.verify import verify
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import as_shortage, collect_rarely
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.core.words import closest
 from onnx_kvtool.guard.early_sympy import put_off
 

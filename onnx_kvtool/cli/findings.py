@@ -12,8 +12,8 @@ from onnx_kvtool.cli.output import write_text
 from onnx_kvtool.core.errors import UnwritableOutput
 from onnx_kvtool.lint.report import FileReport, Tally
 from onnx_kvtool.model_io.atomic import replacing
+from onnx_kvtool.report.findings.by_format import WRITERS
 from onnx_kvtool.report.findings.github import StepSummary, step_outputs
-from onnx_kvtool.report.findings.table import WRITERS
 from onnx_kvtool.report.findings.writer import Spool, TextWriter, Writer, closing, remarks_of
 from onnx_kvtool.report.text import print_talk
 

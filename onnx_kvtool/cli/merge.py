@@ -51,7 +51,7 @@ def merge(context: click.Context, request: MergeRequest) -> None:
     from onnx_kvtool.commands.check_settings import Settings
     from onnx_kvtool.commands.merge import parts, resolve_format
     from onnx_kvtool.lint.report import Tally
-    from onnx_kvtool.report.findings.table import MERGERS
+    from onnx_kvtool.report.findings.by_format import MERGERS
     from onnx_kvtool.report.findings.writer import closing
     from onnx_kvtool.report.text import print_talk
 

@@ -21,16 +21,16 @@ from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
 from onnx_kvtool.runtime.onnxruntime import named
-from onnx_kvtool.verification.comparison.compare import Tolerance, compare
+from onnx_kvtool.verification.affordable import weight_bytes
+from onnx_kvtool.verification.comparison.differences import Tolerance, compare
 from onnx_kvtool.verification.inputs.plan import plan
-from onnx_kvtool.verification.shrinking.layers import thinned
-from onnx_kvtool.verification.shrinking.shrink import Pair, shrink
-from onnx_kvtool.verification.shrinking.weights import (
+from onnx_kvtool.verification.shrinking.alike_layers import thinned
+from onnx_kvtool.verification.shrinking.drawn_weights import (
     skeleton,
     with_counterparts,
     without_unread,
 )
-from onnx_kvtool.verification.sizes import weight_bytes
+from onnx_kvtool.verification.shrinking.shrink import Pair, shrink
 
 _COPIES = 3
 """Copies of a model in memory during a run."""

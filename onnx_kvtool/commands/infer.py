@@ -20,7 +20,7 @@ from onnx_kvtool.model_io.model_source import open_model
 from onnx_kvtool.model_io.places import check_output, check_source, in_directory, spoken_name
 from onnx_kvtool.model_io.remote import is_remote, requests, shown
 from onnx_kvtool.model_io.sorting import sort_nodes
-from onnx_kvtool.shapes.infer import correct_constants
+from onnx_kvtool.shapes.annotations import correct_constants
 from onnx_kvtool.shapes.inference import Inference, InferReport, infer_model
 
 _ANOTHER = "name another file with `-o OUT`"

@@ -20,7 +20,7 @@ from onnx_kvtool.model_io.model import origin, read
 from onnx_kvtool.model_io.model_source import open_model
 from onnx_kvtool.model_io.remote import requests, shown
 from onnx_kvtool.ops.traits import DTYPE_NAMES, dtype_named
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.symbolic.dimensions import names_in
 
 _PROVEN = frozenset({"scatter_nd", "scatter_elements", "where"})

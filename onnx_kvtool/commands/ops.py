@@ -12,10 +12,10 @@ from onnx_kvtool.lint.rule import RULES
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, has_body, op_history, operators
 from onnx_kvtool.ops.traits import Trait, traits_of
-from onnx_kvtool.rewrite.lowering.early.table import STEPS, rules_of
+from onnx_kvtool.rewrite.lowering.early.steps import STEPS, rules_of
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
-from onnx_kvtool.rewrite.raising.table import RAISINGS
-from onnx_kvtool.rewrite.upgrading.table import UPGRADES
+from onnx_kvtool.rewrite.raising.raisings import RAISINGS
+from onnx_kvtool.rewrite.upgrading.upgrades import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.targets.releases import releases
 

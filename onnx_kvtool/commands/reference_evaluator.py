@@ -26,11 +26,11 @@ from onnx_kvtool.evaluation.proto import (
 from onnx_kvtool.evaluation.run import feed_of, value_named
 from onnx_kvtool.evaluation.runner import main_values
 from onnx_kvtool.model_io.external_data import check_external_data
-from onnx_kvtool.model_io.forms import write_type
+from onnx_kvtool.model_io.verbatim import write_type
+from onnx_kvtool.runtime.engine.arrays import constant
 from onnx_kvtool.runtime.engine.borrowed import declared_mismatch
 from onnx_kvtool.runtime.engine.compiler import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
-from onnx_kvtool.runtime.engine.weights import constant
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.symbolic.dimensions import evaluate
 from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec

@@ -23,7 +23,7 @@ from onnx_kvtool.commands.requests import RewriteRequest
 from onnx_kvtool.core.errors import Unverified, UsageError
 from onnx_kvtool.core.machine import Budget, Progress, collector_paused, silent
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.guard.inference import weightless
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.model_io.model import clone, read
 from onnx_kvtool.model_io.model_source import ModelSource, open_model
 from onnx_kvtool.model_io.places import (
@@ -36,7 +36,7 @@ from onnx_kvtool.model_io.places import (
 from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.model_io.stored import free_path
 from onnx_kvtool.rewrite.report import Phase, Verification
-from onnx_kvtool.shapes.infer import forget_contradictions
+from onnx_kvtool.shapes.annotations import forget_contradictions
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.verify import Verifier

@@ -19,8 +19,8 @@ from onnx_kvtool.model_io.sorting import sort_nodes
 from onnx_kvtool.review.compare import matched_values
 from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.runtime.sessions import check_provider, running_on
+from onnx_kvtool.verification.affordable import Candidate, compare_candidates
 from onnx_kvtool.verification.report import Settings, VerifyReport
-from onnx_kvtool.verification.sizes import Candidate, compare_candidates
 
 # Defects that leave a model without a meaning in any runtime.
 _UNRUNNABLE = frozenset({"bad-dims", "recursive-function", "tensor-data-length"})

@@ -16,13 +16,13 @@ from onnx_kvtool.contrib import (
     normalization,
     older,
     picture,
-    positions,
+    position_encodings,
     product,
     quantized,
     recurrence,
 )
 from onnx_kvtool.contrib.rule import ContribRule, Form
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
 # Operators that nothing writes are listed in `without`.
@@ -60,7 +60,7 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
         "GroupNorm": picture.group_norm,
         "MultiHeadAttention": multi_head_attention.multi_head_attention,
         "NhwcConv": product.nhwc_conv,
-        "RelativePositionBias": positions.relative_position_bias,
+        "RelativePositionBias": position_encodings.relative_position_bias,
         "SkipGroupNorm": picture.skip_group_norm,
     },
     "onnxruntime 1.32: `onnxruntime.quantization`": {
@@ -96,10 +96,10 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
         "GroupQueryAttention": group_query_attention.group_query_attention,
         "LinearAttention": linear_attention.linear_attention,
         "LinearAttentionGate": recurrence.linear_attention_gate,
-        "MRotaryEmbedding": positions.m_rotary_embedding,
+        "MRotaryEmbedding": position_encodings.m_rotary_embedding,
         "MoE": experts.mixture_of_experts,
         "QMoE": experts.quantized_mixture_of_experts,
-        "RotaryEmbedding": positions.rotary_embedding,
+        "RotaryEmbedding": position_encodings.rotary_embedding,
         "SparseAttention": group_query_attention.sparse_attention,
         "VarlenCausalConvWithState": causal_conv.varlen_causal_conv_with_state,
     },
@@ -124,8 +124,8 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
     "yet-another-onnx-builder 0.1: its optimiser": {
         "ComplexMul": older.complex_mul,
         "ComplexMulConj": older.complex_mul_conj,
-        "GatedRelativePositionBias": positions.gated_relative_position_bias,
-        "GemmaRotaryEmbedding": positions.gemma_rotary_embedding,
+        "GatedRelativePositionBias": position_encodings.gated_relative_position_bias,
+        "GemmaRotaryEmbedding": position_encodings.gemma_rotary_embedding,
     },
 }
 """Forms by operator, and by what writes the operator today."""

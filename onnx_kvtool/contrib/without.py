@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.ops.contrib import DOMAIN, OperatorName
 
 _FUSED = "is a fusion for GPUs, which onnxruntime makes of operators that have rules"

@@ -21,12 +21,12 @@ from onnx_kvtool.runtime.engine.program import Trace, root
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Named, Value
 from onnx_kvtool.symbolic.dimensions import names_in
-from onnx_kvtool.verification.comparison.compare import compare, compare_form
+from onnx_kvtool.verification.comparison.differences import compare, compare_form
 from onnx_kvtool.verification.report import FirstMismatch, OutputReport
 
 # Inputs that are drawn, and steps, need what is known of caches; a run on what is given does not.
 if TYPE_CHECKING:
-    from onnx_kvtool.verification.comparison.rounding import Measure
+    from onnx_kvtool.verification.comparison.tolerances import Measure
     from onnx_kvtool.verification.inputs.plan import InputPlan
 
 # The inputs of the first run: given, or drawn to fit the given ones.

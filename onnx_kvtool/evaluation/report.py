@@ -16,7 +16,7 @@ from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.engine.borrowed import element_type
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 from onnx_kvtool.runtime.sessions import Array as AnyArray
-from onnx_kvtool.verification.comparison.compare import Mask, bits_differ
+from onnx_kvtool.verification.comparison.differences import Mask, bits_differ
 from onnx_kvtool.verification.report import OutputReport
 
 # What is said of a value: its type, its shape, its extremes, and its elements if they are few.

@@ -276,7 +276,7 @@ def _versus(
 ) -> Versus | None:
     if settings.compare is None:
         return None
-    from onnx_kvtool.verification.comparison.rounding import Measure
+    from onnx_kvtool.verification.comparison.tolerances import Measure
     from onnx_kvtool.verification.subject import capture
 
     subject = capture(part, "the model")

@@ -30,8 +30,8 @@ from onnx_kvtool.model_io.protobuf import DecodeError
 from onnx_kvtool.model_io.source import read_bytes
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.traits import DTYPE_NAMES, ELEMENT_TYPE_ATTRIBUTES, dtype_name, dtype_named
+from onnx_kvtool.runtime.engine.arrays import text_objects
 from onnx_kvtool.runtime.engine.borrowed import element_type
-from onnx_kvtool.runtime.engine.weights import text_objects
 from onnx_kvtool.runtime.sessions import Array
 
 # The source of the value of an input: `NAME=SPEC`.

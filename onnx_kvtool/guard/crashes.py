@@ -12,7 +12,7 @@ import onnx.shape_inference
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.guard.contents import (
+from onnx_kvtool.guard.fault import (
     INFERENCE_ERRORS,
     Contents,
     Fault,
@@ -21,7 +21,7 @@ from onnx_kvtool.guard.contents import (
     is_told,
     sizing,
 )
-from onnx_kvtool.model_io.forms import bodies
+from onnx_kvtool.model_io.verbatim import bodies
 
 NEGATIVE_SIZES = Fault(
     what="ends the process where its inference slices an axis of negative size, as sessions of"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.walk import graph_nodes
-from onnx_kvtool.guard.contents import (
+from onnx_kvtool.guard.fault import (
     FLOATS,
     HOLDERS,
     INTEGERS,
@@ -25,7 +25,7 @@ from onnx_kvtool.guard.contents import (
     is_told,
     sizing,
 )
-from onnx_kvtool.model_io.forms import bodies
+from onnx_kvtool.model_io.verbatim import bodies
 from onnx_kvtool.ops.traits import Trait, having, traits, traits_of
 
 LONG_VECTORS = Fault(

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import onnx
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.guard.contents import Fault
-from onnx_kvtool.model_io.forms import every_node
+from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.model_io.protobuf import DecodeError
+from onnx_kvtool.model_io.verbatim import every_node
 from onnx_kvtool.ops.contrib import DOMAIN
 
 KNOWN_WRONG = Fault(

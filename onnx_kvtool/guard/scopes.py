@@ -11,9 +11,9 @@ import onnx.checker
 import onnx.defs
 import onnx.shape_inference
 
-from onnx_kvtool.guard.contents import HOLDERS, INFERENCE_ERRORS, Contents, Fault, Infer
 from onnx_kvtool.guard.exhaustion import HANDED_ON
-from onnx_kvtool.model_io.forms import Holder, bodies, every_holder, every_node
+from onnx_kvtool.guard.fault import HOLDERS, INFERENCE_ERRORS, Contents, Fault, Infer
+from onnx_kvtool.model_io.verbatim import Holder, bodies, every_holder, every_node
 
 DISTINCT_NAMES = Fault(
     what="keeps the elements of integer values by name alone while it infers, so that those of one"

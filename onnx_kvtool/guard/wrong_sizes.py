@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.guard.contents import (
+from onnx_kvtool.guard.exhaustion import HANDED_ON
+from onnx_kvtool.guard.fault import (
     HOLDERS,
     INTEGERS,
     SMALL_BYTES,
@@ -22,8 +23,7 @@ from onnx_kvtool.guard.contents import (
     infer_hiding,
     is_told,
 )
-from onnx_kvtool.guard.exhaustion import HANDED_ON
-from onnx_kvtool.model_io.forms import Holder, every_holder, every_node
+from onnx_kvtool.model_io.verbatim import Holder, every_holder, every_node
 
 MATRIX_VALUES = Fault(
     what="takes the elements of a matrix for those of a vector while it infers: (2, 1) and (3,) are"

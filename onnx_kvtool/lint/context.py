@@ -30,7 +30,7 @@ from onnx_kvtool.targets.target import Target
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.facts.misuse import Misuse
-    from onnx_kvtool.shapes.infer import Annotations
+    from onnx_kvtool.shapes.annotations import Annotations
     from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 

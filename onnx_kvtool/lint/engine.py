@@ -18,7 +18,7 @@ from onnx_kvtool.lint.finding import Finding, Fix, Found
 from onnx_kvtool.lint.rule import RULES, Check, Rule
 from onnx_kvtool.lint.settings.baseline import with_fingerprints
 from onnx_kvtool.lint.settings.config import matches, split_codes
-from onnx_kvtool.shapes.infer import Annotations, annotate
+from onnx_kvtool.shapes.annotations import Annotations, annotate
 from onnx_kvtool.targets.target import Target
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from onnx_kvtool import __address__, __version__
 from onnx_kvtool.core.choices import Severity
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.core.words import counted
 
 if TYPE_CHECKING:

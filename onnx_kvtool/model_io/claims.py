@@ -13,8 +13,8 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.core.errors import MalformedModel
 from onnx_kvtool.core.storage import ELEMENT_TYPES, element_count, stored_bytes
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.model_io.forms import held
 from onnx_kvtool.model_io.protobuf import Message, UnknownFieldSet
+from onnx_kvtool.model_io.verbatim import held
 
 # The result of judging a model message.
 

@@ -23,8 +23,8 @@ from onnx_kvtool.model_io.claims import (
     misplaced_value,
     require_text,
 )
-from onnx_kvtool.model_io.forms import LONG_LIST
 from onnx_kvtool.model_io.protobuf import UnknownFieldSet
+from onnx_kvtool.model_io.verbatim import LONG_LIST
 
 # Judging graphs on their messages: names, order, tensors and types, in one walk.
 

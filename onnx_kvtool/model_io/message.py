@@ -13,7 +13,7 @@ from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import new_mark, number_of
 from onnx_kvtool.model_io.claims import CARRIED_KEYS, Judgement
-from onnx_kvtool.model_io.forms import (
+from onnx_kvtool.model_io.verbatim import (
     Holder,
     LongList,
     SparseInitializer,

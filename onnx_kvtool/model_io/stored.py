@@ -16,8 +16,8 @@ from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.model_io.atomic import replacing
 from onnx_kvtool.model_io.external_data import array, external_files
-from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.places import is_same
+from onnx_kvtool.model_io.verbatim import SparseInitializer
 
 # Digests of files and of pieces.
 

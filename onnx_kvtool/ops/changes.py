@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from onnx_kvtool.core.storage import stored_tensor
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.view import given_dtype, given_input, given_integer
 

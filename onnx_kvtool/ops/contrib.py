@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain, is_onnxruntimes
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.ops.schema import (
     AttributeFacts,
     AttributeValue,

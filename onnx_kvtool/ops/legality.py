@@ -9,7 +9,7 @@ from itertools import takewhile
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.changes import (
     CHANGES,

@@ -12,7 +12,7 @@ import onnx.defs
 import onnx.helper
 import onnx_ir as ir
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 
 # The facts of one version of one operator, read once from `onnx.defs`.
 

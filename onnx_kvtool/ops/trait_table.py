@@ -12,7 +12,7 @@ from itertools import chain
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.ops.traits import Trait, Traits, TypeSource
 

@@ -10,7 +10,7 @@ from onnx_kvtool.analysis.caches.cache import Footprint, footprint
 from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.report.blocks import Grid, Group, cache_groups, groups_alike, named
-from onnx_kvtool.report.graphs import joined
+from onnx_kvtool.report.cache_graph import joined
 from onnx_kvtool.report.inspect_text import (
     bytes_text,
     cache_table,

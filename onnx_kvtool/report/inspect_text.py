@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.cache import footprint, growing, growth_in_words
-from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.analysis.caches.whatif import Step, WhatIf
+from onnx_kvtool.analysis.caches.writes import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.words import binary_bytes, counted, shape_text
 from onnx_kvtool.ops.traits import dtype_name

@@ -9,7 +9,7 @@ from onnx_kvtool.analysis.caches.cache import Cache, kept
 from onnx_kvtool.analysis.caches.neighbourhood import Neighbourhood, Spot
 from onnx_kvtool.analysis.caches.whatif import is_window
 from onnx_kvtool.core.words import binary_bytes
-from onnx_kvtool.report.graphs import Placed, layered
+from onnx_kvtool.report.cache_graph import Placed, layered
 from onnx_kvtool.report.page import attribute, text
 
 # The graph around a cache as a picture.

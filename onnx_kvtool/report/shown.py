@@ -38,9 +38,9 @@ _RENDERED = {
     ("BenchReport", "html"): "shown:bench_page",
     ("DiffReport", "html"): "diff_text:to_html",
     ("DiffReport", "markdown"): "diff_text:to_markdown",
-    ("InspectReport", "dot"): "graphs:to_dot",
+    ("InspectReport", "dot"): "cache_graph:to_dot",
     ("InspectReport", "html"): "html:to_html",
-    ("InspectReport", "mermaid"): "graphs:to_mermaid",
+    ("InspectReport", "mermaid"): "cache_graph:to_mermaid",
 }
 """The function that makes another format of a report."""
 

@@ -17,9 +17,9 @@ from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.words import escape
 from onnx_kvtool.model_io.external_data import ReferenceJudge
-from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.remote import RemoteFile, beside, is_remote
 from onnx_kvtool.model_io.stored import digest, file_pieces
+from onnx_kvtool.model_io.verbatim import SparseInitializer
 
 # The syntax that `onnx.parser` reads. onnx's printer omits default values of function attributes,
 # and all metadata below the model; it writes all values on one line, and fails for text that is not

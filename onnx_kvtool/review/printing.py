@@ -11,10 +11,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.machine import collector_paused
-from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.message import MessageWriter
 from onnx_kvtool.model_io.model import origin, reason
 from onnx_kvtool.model_io.sorting import natural
+from onnx_kvtool.model_io.verbatim import SparseInitializer
 from onnx_kvtool.review.digests import (
     Digests,
     attribute_head,

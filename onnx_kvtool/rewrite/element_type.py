@@ -12,8 +12,8 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Diagnostic, Location
 from onnx_kvtool.core.walk import contents, function_path
 from onnx_kvtool.core.words import counted
-from onnx_kvtool.model_io.forms import SparseInitializer
 from onnx_kvtool.model_io.stored import ConvertedTensor
+from onnx_kvtool.model_io.verbatim import SparseInitializer
 from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.legality import examine
 from onnx_kvtool.ops.schema import is_standard

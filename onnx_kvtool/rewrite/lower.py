@@ -38,7 +38,7 @@ from onnx_kvtool.rewrite.lowering.optional import settle_optionals
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import declared_updates
 from onnx_kvtool.rewrite.report import Lowered, Outcome
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.shapes.inference import inferred
 from onnx_kvtool.targets.limits import ReleaseLimits
 from onnx_kvtool.targets.release import Release

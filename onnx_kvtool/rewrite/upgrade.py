@@ -18,8 +18,8 @@ from onnx_kvtool.rewrite.engine.inline import inline_functions, without_initiali
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options
 from onnx_kvtool.rewrite.engine.stamp import ir_version_of, normalise_domains, set_versions
 from onnx_kvtool.rewrite.report import Lowered, Outcome
-from onnx_kvtool.rewrite.upgrading.table import UPGRADES, tag_early
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.rewrite.upgrading.upgrades import UPGRADES, tag_early
+from onnx_kvtool.shapes.annotations import annotate
 
 OLDEST = 7
 """The oldest opset whose operators are read: the first with today's broadcasting, and the first

@@ -14,8 +14,8 @@ from onnx_kvtool.core.reporting import missing
 from onnx_kvtool.core.words import binary_bytes
 from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.runtime.memory import available_memory
+from onnx_kvtool.verification.affordable import Candidate, compare_candidates
 from onnx_kvtool.verification.report import Settings, VerifyReport
-from onnx_kvtool.verification.sizes import Candidate, compare_candidates
 
 _SOURCE, _RESULT = "the source", "the result"
 

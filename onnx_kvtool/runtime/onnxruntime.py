@@ -16,8 +16,8 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as capi
 
 from onnx_kvtool.guard.onnxruntime_faults import known_wrong, with_all_inputs
-from onnx_kvtool.model_io.forms import every_node
 from onnx_kvtool.model_io.protobuf import DecodeError
+from onnx_kvtool.model_io.verbatim import every_node
 from onnx_kvtool.runtime.errors import (
     ModelRejected,
     OutOfMemory,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.core.words import shape_text
 from onnx_kvtool.ops.view import given_input, given_integer, given_integers

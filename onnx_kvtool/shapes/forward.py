@@ -341,7 +341,7 @@ class Forward:
             types = planned_types(node, plan, knowledge.types.get)
             return _paired(types, _guarded(site, contrib.rule, node.outputs))
         if node.domain != "" and contrib_schema:
-            from onnx_kvtool.shapes.forms import form_of
+            from onnx_kvtool.shapes.standard_forms import form_of
 
             try:
                 form = form_of(self, node, contrib_schema)

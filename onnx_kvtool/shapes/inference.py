@@ -13,8 +13,8 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Shown
 from onnx_kvtool.core.walk import nodes, values
-from onnx_kvtool.model_io.forms import VerbatimType
 from onnx_kvtool.model_io.model import origin
+from onnx_kvtool.model_io.verbatim import VerbatimType
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.onnx_inference import of_model, refusals
 from onnx_kvtool.shapes.writing import Writer, graph_values

@@ -17,12 +17,12 @@ from onnx import numpy_helper
 from onnx_kvtool.core.storage import small_tensor, stored_tensor
 from onnx_kvtool.core.walk import function_path, read_values, subgraphs
 from onnx_kvtool.guard.crashes import is_fatal
-from onnx_kvtool.guard.inference import infer_with_data, weightless
+from onnx_kvtool.guard.weightless import infer_with_data, weightless
 from onnx_kvtool.guard.wrong_sizes import takes_names_for_zero
-from onnx_kvtool.model_io.forms import Holder, bodies, named_bodies
+from onnx_kvtool.model_io.verbatim import Holder, bodies, named_bodies
 from onnx_kvtool.ops.schema import DOMAINS, NEWEST, newest_of, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.shapes.infer import (
+from onnx_kvtool.shapes.annotations import (
     TOO_LARGE,
     by_onnx,
     importing_all,

@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.words import shape_text
-from onnx_kvtool.model_io.forms import VerbatimType
+from onnx_kvtool.model_io.verbatim import VerbatimType
 from onnx_kvtool.ops.schema import type_name
+from onnx_kvtool.shapes.annotations import innermost, read_type
 from onnx_kvtool.shapes.bodies import Outcome
-from onnx_kvtool.shapes.infer import innermost, read_type
 from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, is_invented, shape_words
 from onnx_kvtool.symbolic.expressions import Expr, Extent, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost

@@ -8,9 +8,9 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import subgraphs, values
-from onnx_kvtool.model_io.forms import VerbatimType
+from onnx_kvtool.model_io.verbatim import VerbatimType
+from onnx_kvtool.shapes.annotations import Completion
 from onnx_kvtool.shapes.forward import Forward
-from onnx_kvtool.shapes.infer import Completion
 from onnx_kvtool.symbolic.dimensions import (
     Dim,
     Dims,

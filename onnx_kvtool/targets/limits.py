@@ -19,15 +19,15 @@ from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import has_body, op_facts
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.targets.conditions.operators import foreign_types, unknown_operator
-from onnx_kvtool.targets.conditions.sizes import Asked
-from onnx_kvtool.targets.conditions.table import (
+from onnx_kvtool.targets.conditions.by_name import (
     CONDITIONS,
     OF_CONSTANTS,
     OF_SHAPES,
     OF_SOURCE,
     OF_TYPES,
 )
+from onnx_kvtool.targets.conditions.sizes import Asked
+from onnx_kvtool.targets.conditions.unsupported import foreign_types, unknown_operator
 from onnx_kvtool.targets.release import Limit, Release
 from onnx_kvtool.targets.remedies import REMEDIES
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, cast
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.targets.release import Evidence, Known, Limit, Release, number_of
 
 if sys.version_info >= (3, 11):

@@ -15,8 +15,8 @@ from onnx_kvtool.emit.forms import again, cast, reduce, squeeze, where
 from onnx_kvtool.ops.traits import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.targets.conditions.operators import quantized_values
 from onnx_kvtool.targets.conditions.sizes import listed, size_of
+from onnx_kvtool.targets.conditions.unsupported import quantized_values
 
 # `other-quantized-types`: uint8 instead of int8. The values and their zero point are both 128
 # higher, so that their differences, and all results, stay bit-identical. Padding is the zero point.

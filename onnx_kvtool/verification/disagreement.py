@@ -19,13 +19,13 @@ from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.ops.schema import op_facts, same_version
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Arrays, RuntimeName
-from onnx_kvtool.verification.comparison.compare import compare
+from onnx_kvtool.verification.comparison.differences import compare
 from onnx_kvtool.verification.comparison.judge import Judge
-from onnx_kvtool.verification.comparison.rounding import Measure
+from onnx_kvtool.verification.comparison.tolerances import Measure
 from onnx_kvtool.verification.inputs.points import Directions
 from onnx_kvtool.verification.planting import GraphView, HandedOut
 from onnx_kvtool.verification.report import EarliestDifference
-from onnx_kvtool.verification.shrinking.weights import keep, live
+from onnx_kvtool.verification.shrinking.drawn_weights import keep, live
 from onnx_kvtool.verification.subject import Subject
 from onnx_kvtool.verification.weights import SIZES, Likeness, operator_of, weight_differences
 

@@ -16,10 +16,10 @@ from onnx_kvtool.runtime.errors import ModelRejected
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import RUNTIMES, Arrays, RuntimeName
 from onnx_kvtool.verification.comparison.judge import Account, Difference, Judge
-from onnx_kvtool.verification.comparison.movement import Emptiness
 from onnx_kvtool.verification.comparison.randomness import RUNS
-from onnx_kvtool.verification.comparison.rounding import Measure
+from onnx_kvtool.verification.comparison.rounded_values import Emptiness
 from onnx_kvtool.verification.comparison.side_by_side import Script, run_side_by_side
+from onnx_kvtool.verification.comparison.tolerances import Measure
 from onnx_kvtool.verification.disagreement import Disagreement, Watch, earliest_difference
 from onnx_kvtool.verification.growing.grown import (
     Grown,

@@ -17,7 +17,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.runtime.errors import NoTwin, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName, Session
-from onnx_kvtool.verification.comparison.compare import (
+from onnx_kvtool.verification.comparison.differences import (
     Mask,
     OutputDifference,
     Tolerance,
@@ -26,8 +26,8 @@ from onnx_kvtool.verification.comparison.compare import (
     largest,
     tolerance_of,
 )
-from onnx_kvtool.verification.comparison.movement import coarser
-from onnx_kvtool.verification.comparison.rounding import MARGIN, Measure, Scales
+from onnx_kvtool.verification.comparison.rounded_values import coarser
+from onnx_kvtool.verification.comparison.tolerances import MARGIN, Measure, Scales
 from onnx_kvtool.verification.report import Settings, TwinReport
 from onnx_kvtool.verification.subject import Subject
 from onnx_kvtool.verification.twins import has_external, roundable

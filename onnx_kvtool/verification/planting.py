@@ -15,11 +15,11 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.reporting import Place
 from onnx_kvtool.core.walk import graph_path
-from onnx_kvtool.model_io.forms import every_node
+from onnx_kvtool.model_io.verbatim import every_node
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, Session, open_session
-from onnx_kvtool.verification.comparison.compare import Tolerance, largest
-from onnx_kvtool.verification.comparison.rounding import Measure
+from onnx_kvtool.verification.comparison.differences import Tolerance, largest
+from onnx_kvtool.verification.comparison.tolerances import Measure
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.subject import Subject
 from onnx_kvtool.verification.weights import operator_of

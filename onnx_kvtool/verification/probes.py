@@ -14,7 +14,7 @@ from onnx_kvtool.core.reporting import Covered, Place, Unnoticed
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, Session, open_session
-from onnx_kvtool.verification.comparison.compare import (
+from onnx_kvtool.verification.comparison.differences import (
     EXACT,
     OutputDifference,
     Tolerance,
@@ -22,7 +22,7 @@ from onnx_kvtool.verification.comparison.compare import (
     compare,
     largest,
 )
-from onnx_kvtool.verification.comparison.rounding import Measure, Noise
+from onnx_kvtool.verification.comparison.tolerances import Measure, Noise
 from onnx_kvtool.verification.planting import (
     GraphView,
     HandedOut,

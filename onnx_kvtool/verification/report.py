@@ -13,7 +13,7 @@ from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.machine import Budget, Progress, silent
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.reporting import Covered, Shown, Shrunken
-from onnx_kvtool.verification.comparison.compare import Mismatch
+from onnx_kvtool.verification.comparison.differences import Mismatch
 
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.caches.cache import RotatedCache

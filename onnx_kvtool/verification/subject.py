@@ -14,14 +14,19 @@ import onnx_ir as ir
 from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.guard.crashes import slices_negative_size
 from onnx_kvtool.guard.exhaustion import MOST_RUN, expanded_nodes
-from onnx_kvtool.guard.inference import weightless
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.model_io.model import origin, serialize
 from onnx_kvtool.ops.contrib import is_contrib
 from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName, Session, open_session
-from onnx_kvtool.verification.comparison.movement import Arithmetic, Coarse, arithmetic, coarser
 from onnx_kvtool.verification.comparison.randomness import random_values
-from onnx_kvtool.verification.comparison.rounding import Noise
+from onnx_kvtool.verification.comparison.rounded_values import (
+    Arithmetic,
+    Coarse,
+    arithmetic,
+    coarser,
+)
+from onnx_kvtool.verification.comparison.tolerances import Noise
 from onnx_kvtool.verification.inputs.interface import Interface, interface_of, narrowed
 from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.twins import twin

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.model_io.forms import every_holder, every_node
+from onnx_kvtool.model_io.verbatim import every_holder, every_node
 from onnx_kvtool.ops.traits import ELEMENT_TYPE_ATTRIBUTES
 from onnx_kvtool.runtime.errors import NoTwin
 

@@ -18,14 +18,14 @@ from onnx import numpy_helper
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.external_data import array
-from onnx_kvtool.model_io.forms import every_node
 from onnx_kvtool.model_io.stored import ConvertedTensor
+from onnx_kvtool.model_io.verbatim import every_node
 from onnx_kvtool.runtime.sessions import Array
-from onnx_kvtool.verification.comparison.compare import bits_differ, compare, distances, largest
+from onnx_kvtool.verification.comparison.differences import bits_differ, compare, distances, largest
 from onnx_kvtool.verification.subject import Subject
 
 if TYPE_CHECKING:
-    from onnx_kvtool.verification.shrinking.weights import Skeleton
+    from onnx_kvtool.verification.shrinking.drawn_weights import Skeleton
 
 # Whether two models are the same but for names and the values of their weights.
 

@@ -12,7 +12,7 @@ import pytest
 from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.model import read
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from tests.grids import each
 
 ROOT = Path(__file__).resolve().parent.parent.parent

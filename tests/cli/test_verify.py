@@ -16,7 +16,7 @@ from onnx import numpy_helper
 from onnx_kvtool.commands.requests import VerifyRequest
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.reporting import Covered, NamedTolerance, Unnoticed
-from onnx_kvtool.verification.comparison.compare import Mismatch
+from onnx_kvtool.verification.comparison.differences import Mismatch
 from onnx_kvtool.verification.report import (
     EarliestDifference,
     FirstMismatch,

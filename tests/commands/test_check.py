@@ -23,8 +23,8 @@ from onnx_kvtool.lint.settings.config import Selection
 from onnx_kvtool.lint.settings.files import take_shard
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.rewrite import verify
+from onnx_kvtool.verification.affordable import Candidate
 from onnx_kvtool.verification.report import Settings, VerifyReport
-from onnx_kvtool.verification.sizes import Candidate
 from tests.grids import rest
 from tests.lint.models import BAD_MODE, CLEAN, POINTER, save, scatter
 

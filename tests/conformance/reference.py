@@ -17,7 +17,7 @@ from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.kernels import table
 from onnx_kvtool.runtime.kernels.contrib import CONTRIB_KERNELS
 from onnx_kvtool.runtime.kernels.table import KERNELS
-from onnx_kvtool.verification.comparison.compare import bits_differ
+from onnx_kvtool.verification.comparison.differences import bits_differ
 from tests.conformance.corpus import Case, cases, few
 from tests.conformance.difference import RANDOM, difference_of
 

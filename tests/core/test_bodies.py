@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import AttributeProto, helper
 
-from onnx_kvtool.model_io.forms import bodies, every_holder, every_node, named_bodies
+from onnx_kvtool.model_io.verbatim import bodies, every_holder, every_node, named_bodies
 from tests.grids import each
 
 

@@ -11,8 +11,8 @@ import pytest
 from onnx import AttributeProto, TensorProto, TypeProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.model_io.forms import LongList, SparseInitializer, VerbatimType
 from onnx_kvtool.model_io.model import clone, origin, read, serialize
+from onnx_kvtool.model_io.verbatim import LongList, SparseInitializer, VerbatimType
 from tests.core.small import FLOAT, INT64, branched, external, plain, save, weighted, with_function
 from tests.grids import each
 

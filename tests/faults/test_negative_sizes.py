@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_kvtool.guard.crashes import slices_negative_size
-from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.weightless import infer_with_data
 from tests.faults.kvtool_process import Fault, Runner
 from tests.grids import part
 

@@ -78,10 +78,10 @@ def _child(job: dict[str, Any], pipes: dict[str, tuple[int, int]]) -> None:
         os.environ.update(job["environment"])
         Points(trace, job["at"], job["fault"]).install()
         from onnx_kvtool.cli.app import main as kvtool
-        from onnx_kvtool.verification import sizes
+        from onnx_kvtool.verification import affordable
 
         if job["patience"] is not None:
-            sizes._LEAST_SECONDS = job["patience"]
+            affordable._LEAST_SECONDS = job["patience"]
 
         sys.argv = ["kvtool", *job["arguments"]]
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,7 +7,7 @@ import onnx.parser
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.weightless import infer_with_data
 from tests.grids import each
 
 FUNCTION = (

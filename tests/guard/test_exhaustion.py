@@ -7,9 +7,9 @@ import sys
 import onnx
 import pytest
 
-from onnx_kvtool.guard.contents import Contents
 from onnx_kvtool.guard.exhaustion import HANDED_ON, may_run_out
-from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.fault import Contents
+from onnx_kvtool.guard.weightless import infer_with_data
 from tests.grids import each, thinned
 
 _ENDS = "a = Constant <value_ints = [0]> () b = Constant <value_ints = [9]> ()"

@@ -16,7 +16,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.guard.inference import weightless
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.model_io.model import deserialize, read
 from tests.core.small import BOOL, FLOAT, INT64, branched, external, plain, save, with_function
 from tests.grids import each, part
@@ -374,7 +374,7 @@ def test_weights_of_3_gb_are_neither_read_nor_copied(tmp_path: Path) -> None:
         import resource, sys
         from onnx_kvtool.model_io.external_data import check_external_data
         from onnx_kvtool.model_io.model import read, serialize
-        from onnx_kvtool.guard.inference import weightless
+        from onnx_kvtool.guard.weightless import weightless
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         opened = []
         sys.addaudithook(lambda event, args: event == "open" and opened.append(str(args[0])))

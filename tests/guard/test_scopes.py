@@ -11,10 +11,10 @@ import pytest
 
 from benchmarks.growth import SHAPES
 from onnx_kvtool.guard import scopes
-from onnx_kvtool.guard.contents import Contents
-from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.fault import Contents
 from onnx_kvtool.guard.scopes import infer_past_copied_scopes, infer_with_distinct_names
-from onnx_kvtool.model_io.forms import every_holder
+from onnx_kvtool.guard.weightless import infer_with_data
+from onnx_kvtool.model_io.verbatim import every_holder
 from tests.fuzz.graphs import draw
 from tests.grids import each
 

@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.weightless import infer_with_data
 from onnx_kvtool.guard.wrong_sizes import scaled
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import shape_words

@@ -9,7 +9,7 @@ import pytest
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.model_io.model import deserialize
-from onnx_kvtool.shapes.infer import Annotations
+from onnx_kvtool.shapes.annotations import Annotations
 
 _MODEL = """
     <ir_version: 10, opset_import: ["": 18, "my": 1]>

@@ -11,7 +11,7 @@ import onnx.shape_inference
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.model import deserialize
-from onnx_kvtool.shapes.infer import innermost
+from onnx_kvtool.shapes.annotations import innermost
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import is_invented, shape_words
 

@@ -87,7 +87,7 @@ def main(directory: Path) -> None:
         onnx.defs.register_schema(schema(name))
     add_lines()
     import onnx_kvtool
-    from onnx_kvtool.verification.shrinking.rules import SIZE_RULES
+    from onnx_kvtool.verification.shrinking.relations import SIZE_RULES
 
     halving, other = directory / "halve.onnx", directory / "other.onnx"
     onnx.save(model("h = Halve (x) y = Relu (h)", "7"), halving)

@@ -13,7 +13,7 @@ from onnx_kvtool.ops.changes import CHANGES, VALUE_LIMITS
 from onnx_kvtool.ops.schema import AttributeFacts, Formal, OpFacts, has_body, op_history
 from onnx_kvtool.rewrite.engine.dtypes import detoured_parameter
 from onnx_kvtool.rewrite.lowering.early.loops import AT_ONCE
-from onnx_kvtool.rewrite.lowering.early.table import STEPS
+from onnx_kvtool.rewrite.lowering.early.steps import STEPS
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from tests.pages.markdown import element_type, joined
 

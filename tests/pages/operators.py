@@ -12,9 +12,9 @@ from typing import Any
 from onnx_kvtool.commands.ops import Operator, run
 from onnx_kvtool.commands.requests import OpsRequest
 from onnx_kvtool.ops.schema import operators
-from onnx_kvtool.rewrite.lowering.early.table import rules_of
-from onnx_kvtool.rewrite.raising.table import RAISINGS
-from onnx_kvtool.rewrite.upgrading.table import UPGRADES
+from onnx_kvtool.rewrite.lowering.early.steps import rules_of
+from onnx_kvtool.rewrite.raising.raisings import RAISINGS
+from onnx_kvtool.rewrite.upgrading.upgrades import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.shapes.bodies import CONTROL
 from onnx_kvtool.symbolic.rules.table import element_rule, shape_rule

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 
 from benchmarks.pictures import pictures
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from tests.pages import commands, operators, rules, schemas, targets
 from tests.pages.markdown import DOCS
 

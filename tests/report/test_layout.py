@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.report.graphs import Layout, layered
+from onnx_kvtool.report.cache_graph import Layout, layered
 from tests.grids import search
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnx_kvtool.model_io.forms import bodies, every_holder, every_node
+from onnx_kvtool.model_io.verbatim import bodies, every_holder, every_node
 
 __all__ = ["EDITS", "Told", "told"]
 

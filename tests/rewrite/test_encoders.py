@@ -14,7 +14,7 @@ from onnx import helper
 import onnx_kvtool as kv
 from onnx_kvtool.model_io.model import read
 from onnx_kvtool.verification.comparison import side_by_side
-from onnx_kvtool.verification.comparison.movement import Emptiness
+from onnx_kvtool.verification.comparison.rounded_values import Emptiness
 from onnx_kvtool.verification.engine import compare_models
 from onnx_kvtool.verification.report import Settings
 from onnx_kvtool.verification.subject import capture

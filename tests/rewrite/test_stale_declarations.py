@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.shapes.infer import forget_contradictions
+from onnx_kvtool.shapes.annotations import forget_contradictions
 from tests.grids import each, rest
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

@@ -16,7 +16,7 @@ from onnx_kvtool.model_io.model import read
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
-from onnx_kvtool.verification import sizes
+from onnx_kvtool.verification import affordable
 from onnx_kvtool.verification.comparison import side_by_side
 from onnx_kvtool.verification.report import Settings
 from tests.grids import part, rest, thinned
@@ -454,7 +454,7 @@ def test_both_models_are_fed_the_presents_of_the_source(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(side_by_side, "advance", record)
     # Of what a process of its own runs, nothing comes back here but the report.
-    monkeypatch.setattr(sizes, "confined", lambda work, limits, progress: work(progress))
+    monkeypatch.setattr(affordable, "confined", lambda work, limits, progress: work(progress))
     source = native("llama_static")
     assert Verifier(source).compare(native("llama_static")).status == "equal"
     assert fed

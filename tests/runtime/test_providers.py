@@ -13,7 +13,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.runtime import onnxruntime as runtime
 from onnx_kvtool.runtime.sessions import accelerator, provider, running_on
-from onnx_kvtool.verification.comparison.rounding import Measure
+from onnx_kvtool.verification.comparison.tolerances import Measure
 
 MODEL = "fixtures/models/native/llama_static.onnx"
 THERE = [*onnxruntime.get_available_providers(), "OwnExecutionProvider"]

@@ -16,7 +16,7 @@ from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RuntimeName, open_session
 from onnx_kvtool.targets.target import limit_reasons
-from onnx_kvtool.verification.comparison.compare import compare
+from onnx_kvtool.verification.comparison.differences import compare
 from tests.grids import each
 from tests.runtime.recorded import NAMES, native, needs_24, recorded_run, serialized
 

@@ -8,7 +8,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.shapes.infer import innermost
+from onnx_kvtool.shapes.annotations import innermost
 from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.symbolic.dimensions import shape_words
 from onnx_kvtool.symbolic.knowledge import Knowledge

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-from onnx_kvtool.shapes.infer import Completion
+from onnx_kvtool.shapes.annotations import Completion
 
 TYPE = helper.make_tensor_type_proto(TensorProto.FLOAT16, ["batch", 3, "unk__0", None])
 

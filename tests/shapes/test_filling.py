@@ -7,7 +7,7 @@ import onnx.parser
 import onnx_ir as ir
 
 from onnx_kvtool.model_io.model import deserialize
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from tests.grids import each
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "com.microsoft": 1]>'

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.weightless import infer_with_data
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import read_size, shape_words
 from onnx_kvtool.symbolic.expressions import Dimension, integer

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands.lower import lower
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24]>'
 _ATTENTION = (

@@ -10,7 +10,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.symbolic.expressions import Element, Expr, Modulo, coordinate, integer, variable
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, as_index, simplified

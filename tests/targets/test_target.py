@@ -10,7 +10,7 @@ import pytest
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.ops.schema import NEWEST, op_facts, operators
-from onnx_kvtool.targets.conditions.table import CONDITIONS
+from onnx_kvtool.targets.conditions.by_name import CONDITIONS
 from onnx_kvtool.targets.releases import releases
 from onnx_kvtool.targets.target import find_target
 from tests.grids import each

@@ -12,10 +12,10 @@ from onnx import helper, numpy_helper
 import onnx_kvtool as kv
 from benchmarks.growing_decoders import Size, growing_decoder
 from onnx_kvtool.model_io.model import clone
+from onnx_kvtool.verification.affordable import Large, compare_shrunk
 from onnx_kvtool.verification.report import Settings, VerifyReport
+from onnx_kvtool.verification.shrinking.drawn_weights import skeleton, with_counterparts
 from onnx_kvtool.verification.shrinking.shrink import CannotShrink, check_weights
-from onnx_kvtool.verification.shrinking.weights import skeleton, with_counterparts
-from onnx_kvtool.verification.sizes import Large, compare_shrunk
 from tests.grids import each, part
 
 BLOCK = 32

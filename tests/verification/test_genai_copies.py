@@ -15,8 +15,8 @@ from benchmarks.real_models.genai import write_genai
 from benchmarks.real_models.genai_configuration import GENAI, Genai
 from onnx_kvtool.core.choices import ElementType
 from onnx_kvtool.model_io.model import clone, read
+from onnx_kvtool.verification.affordable import Large, compare_shrunk
 from onnx_kvtool.verification.report import Settings, VerifyReport
-from onnx_kvtool.verification.sizes import Large, compare_shrunk
 from tests.grids import part, rest
 
 pytestmark = pytest.mark.long

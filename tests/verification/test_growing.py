@@ -12,6 +12,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.model_io.model import read
+from onnx_kvtool.verification.affordable import Large, compare_shrunk
 from onnx_kvtool.verification.growing.grown import growing_cases
 from onnx_kvtool.verification.growing.pair import growing_pair
 from onnx_kvtool.verification.inputs.cases import Case
@@ -19,7 +20,6 @@ from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.stepping import advance
 from onnx_kvtool.verification.report import Settings
-from onnx_kvtool.verification.sizes import Large, compare_shrunk
 from onnx_kvtool.verification.subject import Subject, capture
 from tests.grids import rest, thinned
 from tests.growing_pairs import FAULTS, fixed_form

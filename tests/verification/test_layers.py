@@ -13,8 +13,8 @@ import onnx_kvtool as kv
 from benchmarks.decoders import decoder
 from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.model_io.model import clone
-from onnx_kvtool.verification.shrinking.layers import thinned
-from onnx_kvtool.verification.shrinking.weights import skeleton
+from onnx_kvtool.verification.shrinking.alike_layers import thinned
+from onnx_kvtool.verification.shrinking.drawn_weights import skeleton
 from tests.grids import part
 from tests.runtime.recorded import model
 from tests.verification.test_shrinking import compared

@@ -9,8 +9,8 @@ from onnx import parser
 
 import onnx_kvtool as kv
 from onnx_kvtool.runtime.confined import is_confining
-from onnx_kvtool.verification import sizes
-from onnx_kvtool.verification.sizes import is_bounded
+from onnx_kvtool.verification import affordable
+from onnx_kvtool.verification.affordable import is_bounded
 
 pytestmark = [
     pytest.mark.forks,
@@ -78,7 +78,7 @@ def _model(text: str):
 @pytest.mark.part(3)
 @pytest.mark.parametrize("name", ENDED)
 def test_a_comparison_is_ended(name, monkeypatch):
-    monkeypatch.setattr(sizes, "_LEAST_SECONDS", 1.0 if ENDED[name][1] == "s" else 60.0)
+    monkeypatch.setattr(affordable, "_LEAST_SECONDS", 1.0 if ENDED[name][1] == "s" else 60.0)
     text, limit = ENDED[name]
     _, report = kv.lower(_model(text), opset=15, verify_budget="0.1s")
     assert report.verification.status == "skipped"
@@ -96,7 +96,7 @@ def test_the_remedy_is_no_less_than_the_default():
 
 @pytest.mark.exhaustive
 def test_verify_says_so_too(monkeypatch):
-    monkeypatch.setattr(sizes, "_LEAST_SECONDS", 1.0)
+    monkeypatch.setattr(affordable, "_LEAST_SECONDS", 1.0)
     model = _model(_loop(""))
     report = kv.verify(model, model, verify_budget="0.1s")
     assert report.status == "unrunnable"
@@ -105,8 +105,8 @@ def test_verify_says_so_too(monkeypatch):
 
 @pytest.mark.exhaustive
 def test_forced_verification_writes_nothing(monkeypatch):
-    monkeypatch.setattr(sizes, "_LEAST_SECONDS", 1.0)
-    monkeypatch.setattr(sizes, "_limits", lambda *_: sizes.Limits(1.0, 1 << 29))
+    monkeypatch.setattr(affordable, "_LEAST_SECONDS", 1.0)
+    monkeypatch.setattr(affordable, "_limits", lambda *_: affordable.Limits(1.0, 1 << 29))
     with pytest.raises(kv.KvtoolError, match="cannot be verified: the runs took more than 1 s"):
         kv.lower(_model(_loop("")), opset=15, verify=True)
 
@@ -155,7 +155,7 @@ def test_what_needs_no_process_of_its_own(name):
 
 
 def test_a_crash_of_a_run_is_no_crash_of_kvtool(monkeypatch):
-    monkeypatch.setattr(sizes, "_compared", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(affordable, "_compared", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     model = _model(_loop("n = Constant<value = int64 {3}>()"))
     report = kv.verify(model, model)
     assert report.status == "unrunnable"

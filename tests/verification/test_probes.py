@@ -18,7 +18,7 @@ from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime.sessions import open_session
 from onnx_kvtool.verification import planting
 from onnx_kvtool.verification import probes as module
-from onnx_kvtool.verification.comparison.rounding import Measure
+from onnx_kvtool.verification.comparison.tolerances import Measure
 from onnx_kvtool.verification.engine import compare_models
 from onnx_kvtool.verification.planting import (
     GraphView,

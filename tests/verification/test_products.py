@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onnx_kvtool.verification.shrinking.drawn_weights import skeleton
+from onnx_kvtool.verification.shrinking.equal_sizes import Size, factor
 from onnx_kvtool.verification.shrinking.shrink import Pair, shrink
-from onnx_kvtool.verification.shrinking.sizes import Size, factor
-from onnx_kvtool.verification.shrinking.weights import skeleton
 from tests.grids import each
 from tests.verification.test_shrinking import compared, dims, wide
 

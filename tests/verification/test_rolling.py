@@ -6,8 +6,8 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+from onnx_kvtool.verification.affordable import Large, compare_shrunk
 from onnx_kvtool.verification.report import Settings
-from onnx_kvtool.verification.sizes import Large, compare_shrunk
 from tests.runtime.recorded import model, needs_24
 
 pytestmark = needs_24

@@ -18,10 +18,15 @@ from benchmarks.real_models.writer import write
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import Budget
 from onnx_kvtool.model_io.model import clone
+from onnx_kvtool.verification.affordable import Large, compare_shrunk, weight_bytes
 from onnx_kvtool.verification.report import Settings, VerifyReport
+from onnx_kvtool.verification.shrinking.drawn_weights import (
+    Quantised,
+    hides,
+    quantised_of,
+    skeleton,
+)
 from onnx_kvtool.verification.shrinking.shrink import CannotShrink, Pair, shrink
-from onnx_kvtool.verification.shrinking.weights import Quantised, hides, quantised_of, skeleton
-from onnx_kvtool.verification.sizes import Large, compare_shrunk, weight_bytes
 from tests.grids import each, part, rest
 from tests.runtime.recorded import model, native
 

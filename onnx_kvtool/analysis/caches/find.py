@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache, InPlace
-from onnx_kvtool.analysis.caches.positions import (
+from onnx_kvtool.analysis.caches.routes import Frame, Program, Route, Routes
+from onnx_kvtool.analysis.caches.updates import OPERATORS, AxisMap, Link, Update, map_axis, updates
+from onnx_kvtool.analysis.caches.writes import (
     Positions,
     element_positions,
     mask_positions,
     tuple_positions,
 )
-from onnx_kvtool.analysis.caches.routes import Frame, Program, Route, Routes
-from onnx_kvtool.analysis.caches.updates import OPERATORS, AxisMap, Link, Update, map_axis, updates
 from onnx_kvtool.core.diagnostic import Location
 from onnx_kvtool.core.walk import is_output_of, maker, read_values
 from onnx_kvtool.core.words import shape_text

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import CacheKind
 from onnx_kvtool.analysis.constants import ConstantFolder
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.core.walk import maker, read_values
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
 from onnx_kvtool.ops.operators import Attention, Mode, ScatterElements, ScatterND, TensorScatter

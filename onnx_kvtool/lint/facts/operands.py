@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, operator_label
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.ops.traits import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -227,8 +227,8 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
 
     A limit applies if a fact is unknown. Other rules report nodes that their schemas do not allow.
     """
+    from onnx_kvtool.targets.conditions.by_name import CONDITIONS
     from onnx_kvtool.targets.conditions.sizes import Asked
-    from onnx_kvtool.targets.conditions.table import CONDITIONS
 
     by_operator: dict[str, list[Limit]] = {}
     for limit in target.release.limits:

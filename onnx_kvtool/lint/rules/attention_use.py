@@ -18,8 +18,8 @@ from onnx_kvtool.lint.finding import Findings, Found
 from onnx_kvtool.lint.rule import check
 from onnx_kvtool.ops.operators import Attention, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, given_input
-from onnx_kvtool.shapes.attention import prove_within
 from onnx_kvtool.shapes.forward import Forward
+from onnx_kvtool.shapes.proven_attention import prove_within
 
 
 @check("KV113")

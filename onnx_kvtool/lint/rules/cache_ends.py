@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.cache import growing, growth_in_words
 from onnx_kvtool.analysis.caches.find import reads_before, source_in_words
-from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
+from onnx_kvtool.analysis.caches.writes import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.facts.layers import Branches, copies, levels, readers

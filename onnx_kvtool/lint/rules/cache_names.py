@@ -10,7 +10,7 @@ from functools import partial
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache
-from onnx_kvtool.analysis.caches.positions import rolling
+from onnx_kvtool.analysis.caches.writes import rolling
 from onnx_kvtool.core.walk import graphs, values
 from onnx_kvtool.core.words import enumerated
 from onnx_kvtool.lint.context import Context

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import stored_tensor
 from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
-from onnx_kvtool.guard.inference import weightless
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.operands import declared
 from onnx_kvtool.lint.finding import Findings, Found
@@ -15,7 +15,7 @@ from onnx_kvtool.lint.rule import RULES, check
 from onnx_kvtool.ops.operators import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.shapes.infer import importing_all
+from onnx_kvtool.shapes.annotations import importing_all
 from onnx_kvtool.shapes.onnx_inference import CONSEQUENCE, DECLARED, complaints, unknown_nodes
 from onnx_kvtool.symbolic.dimensions import dims_of
 

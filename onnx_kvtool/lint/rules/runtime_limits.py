@@ -23,8 +23,8 @@ from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.inference import inferred
 from onnx_kvtool.symbolic.dimensions import dims_of
-from onnx_kvtool.targets.conditions.operators import foreign_types, unknown_operator
-from onnx_kvtool.targets.conditions.table import OF_SHAPES
+from onnx_kvtool.targets.conditions.by_name import OF_SHAPES
+from onnx_kvtool.targets.conditions.unsupported import foreign_types, unknown_operator
 from onnx_kvtool.targets.limits import has_other_form
 from onnx_kvtool.targets.target import Target
 

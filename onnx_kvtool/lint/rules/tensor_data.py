@@ -17,7 +17,7 @@ from onnx_kvtool.core.words import counted
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Findings, Found
 from onnx_kvtool.lint.rule import check
-from onnx_kvtool.model_io.forms import SparseInitializer
+from onnx_kvtool.model_io.verbatim import SparseInitializer
 from onnx_kvtool.ops.traits import contradiction
 
 _INT64 = 7

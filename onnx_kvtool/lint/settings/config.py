@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 
 from onnx_kvtool.core.choices import CheckFormat, Severity
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.core.words import closest, did_you_mean, missing_file_help
 from onnx_kvtool.lint.rule import RULES, Rule
 from onnx_kvtool.model_io.atomic import patient

@@ -19,8 +19,8 @@ from onnx_kvtool.rewrite.engine.guards import illegal_in
 from onnx_kvtool.rewrite.engine.inline import inline_functions, remove_unused, replace_node
 from onnx_kvtool.rewrite.engine.stamp import forget_unused
 from onnx_kvtool.rewrite.report import Lowered, Outcome
-from onnx_kvtool.shapes.infer import annotate
-from onnx_kvtool.targets.conditions.operators import unknown_operator
+from onnx_kvtool.shapes.annotations import annotate
+from onnx_kvtool.targets.conditions.unsupported import unknown_operator
 from onnx_kvtool.targets.release import Release
 
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.emit.emitter import Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import again, cast, dtype_of
 from onnx_kvtool.ops.legality import fit

@@ -30,7 +30,7 @@ from onnx_kvtool.rewrite.engine.rule import Cause, LoweringContext, RewriteRule,
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.shapes.onnx_inference import refusal
 from onnx_kvtool.symbolic.knowledge import Lost
-from onnx_kvtool.targets.conditions.table import OF_TYPES
+from onnx_kvtool.targets.conditions.by_name import OF_TYPES
 from onnx_kvtool.targets.limits import Stage
 from onnx_kvtool.targets.remedies import REMEDIES
 

@@ -18,11 +18,11 @@ from onnx_kvtool.analysis.constants import ConstantFolder, const_tensor
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.walk import remove_node, subgraphs, supersede
 from onnx_kvtool.emit.emitter import Names, release
-from onnx_kvtool.guard.inference import infer_with_data
-from onnx_kvtool.model_io.forms import bodies
+from onnx_kvtool.guard.weightless import infer_with_data
+from onnx_kvtool.model_io.verbatim import bodies
 from onnx_kvtool.ops.schema import NEWEST, is_standard
 from onnx_kvtool.ops.traits import FLOAT_TYPES, WHOLE_TYPES
-from onnx_kvtool.shapes.infer import forget_invented_names
+from onnx_kvtool.shapes.annotations import forget_invented_names
 
 # If nodes with a known condition become their branch.
 

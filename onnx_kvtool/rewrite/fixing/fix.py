@@ -20,7 +20,7 @@ from onnx_kvtool.rewrite.engine.stamp import normalise_domains
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fold import fold, remove_unread
 from onnx_kvtool.rewrite.report import Outcome
-from onnx_kvtool.shapes.infer import correct_constants
+from onnx_kvtool.shapes.annotations import correct_constants
 from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.shapes.writing import fix_dims
 from onnx_kvtool.symbolic.knowledge import Conflict

@@ -7,10 +7,10 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import read_values
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.raising.forms import is_cache
 from onnx_kvtool.rewrite.raising.layout import cache_of, cut_of
 from onnx_kvtool.rewrite.raising.positions import check_start
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
+from onnx_kvtool.rewrite.raising.scatters import is_cache
 from onnx_kvtool.symbolic.expressions import ZERO, Element, Expr, text
 
 

@@ -18,6 +18,7 @@ from onnx_kvtool.rewrite.raising.in_functions import open_functions, remove_tags
 from onnx_kvtool.rewrite.raising.layout import first_of
 from onnx_kvtool.rewrite.raising.proof import Batch, narrowed, one_row, write_indices
 from onnx_kvtool.rewrite.raising.proving import Plan, Proving, is_candidate
+from onnx_kvtool.rewrite.raising.raisings import RAISINGS
 from onnx_kvtool.rewrite.raising.stage import (
     InOrder,
     RaiseOutcome,
@@ -26,8 +27,7 @@ from onnx_kvtool.rewrite.raising.stage import (
     scopes_of,
     token_count,
 )
-from onnx_kvtool.rewrite.raising.table import RAISINGS
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.expressions import ZERO, Element, Expr, text, variable
 

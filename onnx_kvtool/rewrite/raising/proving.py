@@ -36,9 +36,9 @@ from onnx_kvtool.rewrite.raising.arrangement import (
 from onnx_kvtool.rewrite.raising.layout import Window, cache_of, windowed
 from onnx_kvtool.rewrite.raising.positions import check_counts_from_zero
 from onnx_kvtool.rewrite.raising.proof import Measures, Proof, ProvenUpdate, check_expressible
+from onnx_kvtool.rewrite.raising.raisings import RAISINGS
 from onnx_kvtool.rewrite.raising.stage import Assumptions, implied, unraised
-from onnx_kvtool.rewrite.raising.table import RAISINGS
-from onnx_kvtool.shapes.infer import Annotations
+from onnx_kvtool.shapes.annotations import Annotations
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import forget_composed, may_rest_on
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter, Refusal, Replacement
 from onnx_kvtool.emit.forms import again, cast, dtype_of, formal, known_type, terms
-from onnx_kvtool.model_io.forms import SparseInitializer
+from onnx_kvtool.model_io.verbatim import SparseInitializer
 from onnx_kvtool.ops.legality import further_outputs
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import Rewritten

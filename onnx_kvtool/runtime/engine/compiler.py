@@ -15,6 +15,7 @@ from onnx_kvtool.ops.contrib import contrib_facts
 from onnx_kvtool.ops.schema import OpFacts, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.runtime.engine.arrays import bound_attributes, constant, resolve
 from onnx_kvtool.runtime.engine.borrowed import LEGALITY, Attributes, BorrowedNode, type_check
 from onnx_kvtool.runtime.engine.program import (
     ABSENT,
@@ -29,7 +30,6 @@ from onnx_kvtool.runtime.engine.program import (
     call_kernel,
     root,
 )
-from onnx_kvtool.runtime.engine.weights import bound_attributes, constant, resolve
 from onnx_kvtool.runtime.errors import KernelError, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.contrib import CONTRIB_KERNELS
 from onnx_kvtool.runtime.kernels.kernel import KernelFunction, Named, Value, Values

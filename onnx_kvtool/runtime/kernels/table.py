@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.runtime.kernels import (
     activation,
     control,
@@ -15,14 +15,14 @@ from onnx_kvtool.runtime.kernels.attention import attention, states
 from onnx_kvtool.runtime.kernels.conversion import cast, quantize
 from onnx_kvtool.runtime.kernels.elementwise import binary, unary
 from onnx_kvtool.runtime.kernels.kernel import KernelFunction, Lines
-from onnx_kvtool.runtime.kernels.movement import choosing, layout, slicing
+from onnx_kvtool.runtime.kernels.movement import choosing, reshaping, slicing
 from onnx_kvtool.runtime.kernels.normalization import batch, layer
 from onnx_kvtool.runtime.kernels.scatter import scatter, tensor_scatter
 
 MODULES = (
     *(activation, control, indices, linear, picture, reduction),
     *(attention, states, cast, quantize, binary, unary),
-    *(choosing, layout, slicing, batch, layer, scatter, tensor_scatter),
+    *(choosing, reshaping, slicing, batch, layer, scatter, tensor_scatter),
 )
 """The modules whose `LINES` are lines of the table; a family is a module, or a package of them."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.ops.contrib import DOMAIN, ContribAttention, kept_window
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.dimensions import Shape, exact_quotient

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits_of
 from onnx_kvtool.symbolic.rules import (

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
-from onnx_kvtool.verification.comparison.compare import (
+from onnx_kvtool.verification.comparison.differences import (
     Mask,
     Mismatch,
     OutputDifference,
@@ -19,7 +19,7 @@ from onnx_kvtool.verification.comparison.compare import (
     kept_rows,
 )
 from onnx_kvtool.verification.comparison.randomness import RandomOutputs
-from onnx_kvtool.verification.comparison.rounding import Measure, Noise, Scales
+from onnx_kvtool.verification.comparison.tolerances import Measure, Noise, Scales
 from onnx_kvtool.verification.inputs.plan import InputPlan
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
-from onnx_kvtool.verification.comparison.compare import (
+from onnx_kvtool.verification.comparison.differences import (
     Mask,
     Mismatch,
     OutputDifference,
@@ -27,7 +27,7 @@ from onnx_kvtool.verification.comparison.compare import (
     compare,
     compare_form,
 )
-from onnx_kvtool.verification.comparison.rounding import Measure
+from onnx_kvtool.verification.comparison.tolerances import Measure
 
 # Which values of a model depend on random numbers, so that no two runs need agree on them.
 

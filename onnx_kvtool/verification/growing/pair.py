@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays
-from onnx_kvtool.verification.comparison.compare import bits_differ, moved_rows
+from onnx_kvtool.verification.comparison.differences import bits_differ, moved_rows
 from onnx_kvtool.verification.inputs.cases import CAPACITY, Case, Shape, Sizes
 from onnx_kvtool.verification.inputs.drawing import draw
 from onnx_kvtool.verification.inputs.interface import (

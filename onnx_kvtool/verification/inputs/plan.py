@@ -20,7 +20,7 @@ from onnx_kvtool.verification.inputs.corners import corner_cases
 from onnx_kvtool.verification.inputs.interface import CachePair, Caches, find_caches
 from onnx_kvtool.verification.inputs.points import Directions, Points, points_of
 from onnx_kvtool.verification.inputs.roles import Flow, Place, Role, Uses, Write, uses_of
-from onnx_kvtool.verification.inputs.windows import Windows, windows_of
+from onnx_kvtool.verification.inputs.window_sizes import Windows, windows_of
 
 Dim = int | str
 

@@ -14,8 +14,8 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.ops.traits import SIZE_TYPES, Trait, traits
-from onnx_kvtool.verification.shrinking.rules import SIZE_RULES, unknown
-from onnx_kvtool.verification.shrinking.sizes import (
+from onnx_kvtool.verification.shrinking.drawn_weights import Skeleton, captured
+from onnx_kvtool.verification.shrinking.equal_sizes import (
     Call,
     Item,
     Shapes,
@@ -27,7 +27,7 @@ from onnx_kvtool.verification.shrinking.sizes import (
     fixed,
     pin,
 )
-from onnx_kvtool.verification.shrinking.weights import Skeleton, captured
+from onnx_kvtool.verification.shrinking.relations import SIZE_RULES, unknown
 
 # The sizes of every value of one model, tied together by what its operators ask for.
 

@@ -17,15 +17,7 @@ from onnx_kvtool.model_io.external_data import array
 from onnx_kvtool.model_io.stored import ConvertedTensor
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.verification.inputs.plan import plan
-from onnx_kvtool.verification.shrinking.constants import (
-    keep_derived_numbers,
-    keep_irregular_tables,
-    separated,
-    shortened,
-)
-from onnx_kvtool.verification.shrinking.shapes import Choice, sizes_of
-from onnx_kvtool.verification.shrinking.sizes import Shapes, factor, fixed, pin, unify
-from onnx_kvtool.verification.shrinking.weights import (
+from onnx_kvtool.verification.shrinking.drawn_weights import (
     READ,
     WEIGHT_TYPES,
     Quantised,
@@ -33,6 +25,14 @@ from onnx_kvtool.verification.shrinking.weights import (
     drawn,
     hides,
     quantised_of,
+)
+from onnx_kvtool.verification.shrinking.equal_sizes import Shapes, factor, fixed, pin, unify
+from onnx_kvtool.verification.shrinking.shapes import Choice, sizes_of
+from onnx_kvtool.verification.shrinking.size_constants import (
+    keep_derived_numbers,
+    keep_irregular_tables,
+    separated,
+    shortened,
 )
 from onnx_kvtool.verification.weights import is_recast, same_values
 

@@ -14,8 +14,8 @@ import pytest
 from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.report import CheckReport, Failure, FileReport
+from onnx_kvtool.report.findings.by_format import WRITERS
 from onnx_kvtool.report.findings.github import StepSummary
-from onnx_kvtool.report.findings.table import WRITERS
 from onnx_kvtool.report.findings.writer import Writer, blocks, closing, counts
 from onnx_kvtool.report.text import text_of_blocks
 from tests.grids import each

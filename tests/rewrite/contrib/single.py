@@ -20,7 +20,7 @@ from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.rewrite.report import Outcome
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
 from tests.dialect import departures
 from tests.runtime.kernels.contrib.node import node_model, ours

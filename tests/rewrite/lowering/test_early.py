@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.model import serialize
-from onnx_kvtool.rewrite.lowering.early.table import STEPS
+from onnx_kvtool.rewrite.lowering.early.steps import STEPS
 from onnx_kvtool.runtime import onnxruntime
 from tests.grids import part, search
 from tests.rewrite.lowering.early_boxes import DRAWN_BOXES

@@ -19,7 +19,7 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.model_io.model import read
 from onnx_kvtool.rewrite.raise_report import RaiseReport
 from onnx_kvtool.rewrite.raising import contrib
-from onnx_kvtool.rewrite.raising.attention import fixed
+from onnx_kvtool.rewrite.raising.attention import fixed_masks
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from onnx_kvtool.symbolic.dimensions import dims_of
@@ -201,10 +201,10 @@ def _padded(session: Session, columns: int, feeds: Arrays) -> Arrays:
 @part(2)
 @pytest.mark.parametrize("shift", ["columns", "queries"])
 def test_a_shifted_mask_of_a_window_is_found(shift: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = fixed.emit_mask_of
+    write = fixed_masks.emit_mask_of
 
     def shifted(
-        found: MaskFunction | None, dtype: ir.DataType, columns: fixed.Columns, em: Emitter
+        found: MaskFunction | None, dtype: ir.DataType, columns: fixed_masks.Columns, em: Emitter
     ) -> ir.Value:
         if columns.places is not None and shift == "columns":
             columns = columns._replace(places=em.op("Add", columns.places, em.constant([1])))
@@ -212,7 +212,7 @@ def test_a_shifted_mask_of_a_window_is_found(shift: str, monkeypatch: pytest.Mon
             columns = columns._replace(queries=em.op("Sub", columns.queries, em.constant([1])))
         return write(found, dtype, columns, em)
 
-    monkeypatch.setattr(fixed, "emit_mask_of", shifted)
+    monkeypatch.setattr(fixed_masks, "emit_mask_of", shifted)
     with pytest.raises(Refused) as error:
         _hybrid(verify=True)
     assert error.value.report.verification.status == "different"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_kvtool.rewrite.upgrading.table import UPGRADES
+from onnx_kvtool.rewrite.upgrading.upgrades import UPGRADES
 from tests.grids import each
 from tests.rewrite.lowering.single import one_node
 from tests.rewrite.upgrading.single import check

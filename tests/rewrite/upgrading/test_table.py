@@ -11,7 +11,7 @@ import pytest
 
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.rewrite.upgrade import OLDEST
-from onnx_kvtool.rewrite.upgrading.table import EARLY, UPGRADES
+from onnx_kvtool.rewrite.upgrading.upgrades import EARLY, UPGRADES
 from tests.grids import each
 
 _FEWER_TYPES = {

@@ -10,7 +10,7 @@ from onnx_kvtool.runtime.kernels import axes
 from onnx_kvtool.runtime.kernels.elementwise.binary import check_operands
 from onnx_kvtool.runtime.kernels.linear import check_factors
 from onnx_kvtool.runtime.kernels.movement.choosing import constant_of_shape, one_hot, range_11
-from onnx_kvtool.runtime.kernels.movement.layout import expand, reshape_5, tile, unsqueeze_1
+from onnx_kvtool.runtime.kernels.movement.reshaping import expand, reshape_5, tile, unsqueeze_1
 from onnx_kvtool.runtime.kernels.movement.slicing import pad_11
 from tests.grids import each
 

@@ -9,7 +9,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.expressions import text

@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.analysis.constants import ConstantFolder
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.symbolic.expressions import Element, Expr, integer, variable
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, as_index, simplified

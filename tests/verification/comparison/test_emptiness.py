@@ -7,7 +7,7 @@ import pytest
 
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
-from onnx_kvtool.verification.comparison.movement import Emptiness
+from onnx_kvtool.verification.comparison.rounded_values import Emptiness
 from tests.grids import each
 from tests.runtime.recorded import model
 

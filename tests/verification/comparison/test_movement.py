@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.verification.comparison.movement import arithmetic
+from onnx_kvtool.verification.comparison.rounded_values import arithmetic
 from tests.grids import each
 from tests.runtime.recorded import model, native
 

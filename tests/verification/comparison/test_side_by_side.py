@@ -7,13 +7,13 @@ import pytest
 
 from onnx_kvtool.model_io.model import serialize
 from onnx_kvtool.runtime.sessions import open_session
-from onnx_kvtool.verification.comparison.compare import (
+from onnx_kvtool.verification.comparison.differences import (
     OutputDifference,
     Tolerance,
     kept_rows,
     tolerance_of,
 )
-from onnx_kvtool.verification.comparison.rounding import Noise
+from onnx_kvtool.verification.comparison.tolerances import Noise
 from tests.runtime.recorded import model, native, recorded_run
 
 B, S, D = 2, 5, 3

@@ -11,7 +11,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.verification.inputs.cases import CASES
 from onnx_kvtool.verification.inputs.plan import plan
 from onnx_kvtool.verification.inputs.symbols import attempts
-from onnx_kvtool.verification.inputs.windows import Windows, windows_of
+from onnx_kvtool.verification.inputs.window_sizes import Windows, windows_of
 from tests.grids import each
 from tests.runtime.recorded import model
 

@@ -16,7 +16,7 @@ from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.rule import Rewritten
 from onnx_kvtool.rewrite.lowering.attention.fused import keep_with_mask
-from onnx_kvtool.rewrite.lowering.attention.grouped import grouped_attention
+from onnx_kvtool.rewrite.lowering.attention.grouped_heads import grouped_attention
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 

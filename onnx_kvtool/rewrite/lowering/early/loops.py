@@ -21,7 +21,7 @@ from onnx_kvtool.rewrite.engine.rule import RewriteRule
 from onnx_kvtool.rewrite.lowering.early.sequences import settle_sequences
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import Lowered, Outcome
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 
 # If and Loop as opsets below 11 take them: branches of one shape, and something to carry.
 
@@ -131,7 +131,7 @@ _Places = dict[tuple[str, int | None], Location]
 
 def in_steps(model: ir.Model, opset: int, contrib: ContribChoice | None, step: Step) -> Outcome:
     """Lower a model to an opset below 11, in place, by calls of `step`."""
-    from onnx_kvtool.rewrite.lowering.early.table import STEPS
+    from onnx_kvtool.rewrite.lowering.early.steps import STEPS
 
     source = model.opset_imports.get("", 0)
     targets = [target for target in range(AT_ONCE, opset - 1, -1) if target < source] or [opset]

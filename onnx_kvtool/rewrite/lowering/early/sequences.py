@@ -20,7 +20,7 @@ from onnx_kvtool.emit.forms import split, squeeze, unsqueeze
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.inline import replace_node
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 _OPSET = 11

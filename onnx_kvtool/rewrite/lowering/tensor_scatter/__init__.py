@@ -32,7 +32,7 @@ from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.rewrite.engine.dtypes import exact_carrier
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Rewritten
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate, cache_update
-from onnx_kvtool.rewrite.lowering.tensor_scatter.indices import element_index, row_tuples
+from onnx_kvtool.rewrite.lowering.tensor_scatter.scatter_indices import element_index, row_tuples
 from onnx_kvtool.symbolic.dimensions import product
 
 

@@ -14,7 +14,8 @@ from onnx_kvtool.emit.forms import again, axis_size
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.rewrite.engine.rule import remove_dead
-from onnx_kvtool.rewrite.raising.attention.fixed import all_rows, window_mask
+from onnx_kvtool.rewrite.raising.attention.fixed_masks import all_rows, window_mask
+from onnx_kvtool.rewrite.raising.attention.replacing import for_each_sequence
 from onnx_kvtool.rewrite.raising.attention.whole import (
     KEY,
     MASK,
@@ -23,7 +24,6 @@ from onnx_kvtool.rewrite.raising.attention.whole import (
     is_cache,
     padded,
 )
-from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.growing.edit import shape_limits
 from onnx_kvtool.rewrite.raising.layout import TO_THE_END
 from onnx_kvtool.rewrite.raising.stage import (

@@ -20,7 +20,8 @@ from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import remove_dead
 from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
 from onnx_kvtool.rewrite.raising.attention.circular import read_circular
-from onnx_kvtool.rewrite.raising.attention.fixed import FIXED, emit_fixed_mask, emit_hidden
+from onnx_kvtool.rewrite.raising.attention.fixed_masks import FIXED, emit_fixed_mask, emit_hidden
+from onnx_kvtool.rewrite.raising.attention.replacing import write
 from onnx_kvtool.rewrite.raising.attention.whole import (
     WHY_IN_USE,
     WHY_WHOLE,
@@ -28,7 +29,6 @@ from onnx_kvtool.rewrite.raising.attention.whole import (
     read_in_use,
     read_whole,
 )
-from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.columns.widening import Widening, widen
 from onnx_kvtool.rewrite.raising.growing.growth import is_rolling
 from onnx_kvtool.rewrite.raising.in_functions import open_functions, place_of, remove_tags
@@ -40,8 +40,8 @@ from onnx_kvtool.rewrite.raising.stage import (
     scopes_of,
     unraised,
 )
-from onnx_kvtool.shapes.attention import prove_each
 from onnx_kvtool.shapes.inference import infer_model
+from onnx_kvtool.shapes.proven_attention import prove_each
 from onnx_kvtool.shapes.writing import Writer, forget_composed, may_rest_on
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, bind_dim, dims_of, normal, read_size

@@ -11,7 +11,7 @@ from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.emit.forms import axis_size, with_hidden_keys
 from onnx_kvtool.ops.operators import Attention, Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.raising.attention.writing import for_each_sequence
+from onnx_kvtool.rewrite.raising.attention.replacing import for_each_sequence
 from onnx_kvtool.rewrite.raising.layout import bounds_along, constants
 from onnx_kvtool.symbolic.dimensions import dims_of
 

@@ -13,10 +13,10 @@ from onnx_kvtool.core.walk import read_values, supersede
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.traits import WHOLE_TYPES, Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.rewrite.raising.columns.rules import rule_of
+from onnx_kvtool.rewrite.raising.columns.outputs import rule_of
 from onnx_kvtool.rewrite.raising.columns.wide import Stuck, Widened, behind, is_grown
 from onnx_kvtool.rewrite.raising.growing.edit import shape_limits
-from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
+from onnx_kvtool.rewrite.raising.growing.lengths import Sizes
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import bind_dim

@@ -15,7 +15,7 @@ from onnx_kvtool.emit.forms import axis_size
 from onnx_kvtool.ops.operators import Attention
 from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.raising.growing.growth import End, FedBack, Growth
-from onnx_kvtool.rewrite.raising.growing.sizes import Position, Sizes
+from onnx_kvtool.rewrite.raising.growing.lengths import Position, Sizes
 from onnx_kvtool.rewrite.raising.proof import Batch, one_row, write_indices
 from onnx_kvtool.symbolic.dimensions import words
 from onnx_kvtool.symbolic.expressions import Dimension, Expr

@@ -29,7 +29,7 @@ from onnx_kvtool.rewrite.raising.growing.growth import (
     is_rolling,
     rolling_of,
 )
-from onnx_kvtool.rewrite.raising.growing.sizes import (
+from onnx_kvtool.rewrite.raising.growing.lengths import (
     Position,
     Sizes,
     forget_lengths,
@@ -49,7 +49,7 @@ from onnx_kvtool.rewrite.raising.stage import (
     unraised,
     without_capacity,
 )
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.annotations import annotate
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 # The edit of a window that grows: a circular cache in its place.

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnx_kvtool.core.words import counted
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.scores import (
+from onnx_kvtool.runtime.kernels.attention.bias_and_weights import (
     Operands,
     additive_bias,
     attention_weights,

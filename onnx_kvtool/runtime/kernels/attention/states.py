@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.scores import split_heads
+from onnx_kvtool.runtime.kernels.attention.bias_and_weights import split_heads
 from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Ints, Lines
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.attention.attention import rotary_embedding_23
-from onnx_kvtool.runtime.kernels.attention.scores import (
+from onnx_kvtool.runtime.kernels.attention.bias_and_weights import (
     Operands,
     attention_weights,
     capped,

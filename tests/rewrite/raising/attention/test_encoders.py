@@ -46,7 +46,7 @@ def test_its_attention_is_one_node_at_24_and_at_23(name: str) -> None:
 
 def test_sizes_that_may_be_0_are_named() -> None:
     """Pictures may be too small for a patch, and what is proven must hold for these as well."""
-    with mock.patch("onnx_kvtool.shapes.attention._MOST_RUNS", 0):
+    with mock.patch("onnx_kvtool.shapes.proven_attention._MOST_RUNS", 0):
         _, report = kv.raise_(ENCODERS / "swin.onnx", verify=False)
     assert not report.attention
     assert {refusal.code for refusal in report.refused} == {"may-be-empty"}

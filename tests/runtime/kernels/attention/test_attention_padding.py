@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.attention.attention import attention_23
-from onnx_kvtool.runtime.kernels.attention.scores import read_operands, without_padding
+from onnx_kvtool.runtime.kernels.attention.bias_and_weights import read_operands, without_padding
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from tests.grids import each, search
 

@@ -19,7 +19,7 @@ from onnx_kvtool.runtime.kernels.movement.choosing import (
     unique,
     where,
 )
-from onnx_kvtool.runtime.kernels.movement.layout import (
+from onnx_kvtool.runtime.kernels.movement.reshaping import (
     expand,
     flatten_1,
     flatten_11,

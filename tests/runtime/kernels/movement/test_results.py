@@ -20,7 +20,7 @@ from onnx_kvtool.runtime.kernels.movement.choosing import (
     unique,
     where,
 )
-from onnx_kvtool.runtime.kernels.movement.layout import (
+from onnx_kvtool.runtime.kernels.movement.reshaping import (
     expand,
     flatten_11,
     identity,

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import FLOAT_TYPES, Trait, traits
-from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, captured, keep
+from onnx_kvtool.verification.shrinking.drawn_weights import WEIGHT_TYPES, Skeleton, captured, keep
 from onnx_kvtool.verification.weights import bare_attribute
 
 # The places where the whole of a decoder passes through one node, between one layer and the next.

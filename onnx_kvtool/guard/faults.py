@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.guard import (
     crashes,
     early_sympy,
@@ -13,7 +13,7 @@ from onnx_kvtool.guard import (
     scopes,
     wrong_sizes,
 )
-from onnx_kvtool.guard.contents import Fault
+from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.model_io import message
 
 _WRITER = Fault(

@@ -15,7 +15,6 @@ from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.machine import bounded_memory, collector_paused
 from onnx_kvtool.core.storage import is_misdeclared, tensor_bytes
-from onnx_kvtool.guard.contents import HOLDERS, SMALL_BYTES, Contents, Infer
 from onnx_kvtool.guard.crashes import (
     CRASHING,
     UNCHECKED,
@@ -29,6 +28,7 @@ from onnx_kvtool.guard.exhaustion import (
     makes_long_vector,
     may_run_out,
 )
+from onnx_kvtool.guard.fault import HOLDERS, SMALL_BYTES, Contents, Infer
 from onnx_kvtool.guard.scopes import infer_past_copied_scopes, infer_with_distinct_names
 from onnx_kvtool.guard.wrong_sizes import (
     POOLS,
@@ -38,7 +38,8 @@ from onnx_kvtool.guard.wrong_sizes import (
     infer_past_rounded_sizes,
     infer_past_scores,
 )
-from onnx_kvtool.model_io.forms import (
+from onnx_kvtool.model_io.message import MessageWriter
+from onnx_kvtool.model_io.verbatim import (
     Holder,
     LongList,
     SparseInitializer,
@@ -46,7 +47,6 @@ from onnx_kvtool.model_io.forms import (
     VerbatimType,
     held,
 )
-from onnx_kvtool.model_io.message import MessageWriter
 
 _A = onnx.AttributeProto
 _T = ir.AttributeType

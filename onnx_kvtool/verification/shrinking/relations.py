@@ -5,24 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.ops.traits import Trait, having
-from onnx_kvtool.verification.shrinking.heads import (
-    attention,
-    dequantize,
-    gather_block_quantized,
-    group_query_attention,
-    join_beside,
-    mat_mul_n_bits,
-    mixture_of_experts,
-    quantized_mixture_of_experts,
-    rotary_embedding,
-    scatter_elements,
-    scatter_nd,
-    tensor_scatter,
-    top_k,
-)
-from onnx_kvtool.verification.shrinking.sizes import (
+from onnx_kvtool.verification.shrinking.equal_sizes import (
     Call,
     Found,
     Shape,
@@ -36,6 +21,21 @@ from onnx_kvtool.verification.shrinking.sizes import (
     need,
     pin,
     replaced,
+)
+from onnx_kvtool.verification.shrinking.head_sizes import (
+    attention,
+    dequantize,
+    gather_block_quantized,
+    group_query_attention,
+    join_beside,
+    mat_mul_n_bits,
+    mixture_of_experts,
+    quantized_mixture_of_experts,
+    rotary_embedding,
+    scatter_elements,
+    scatter_nd,
+    tensor_scatter,
+    top_k,
 )
 
 # How Reshape and its kin take sizes apart and put them together.

@@ -22,7 +22,7 @@ from onnx_kvtool.runtime.sessions import (
     accelerator,
     open_session,
 )
-from onnx_kvtool.verification.comparison.compare import (
+from onnx_kvtool.verification.comparison.differences import (
     Mask,
     OutputDifference,
     Tolerance,
@@ -31,7 +31,7 @@ from onnx_kvtool.verification.comparison.compare import (
     largest,
     tolerance_of,
 )
-from onnx_kvtool.verification.comparison.movement import Arithmetic, Coarse, coarser
+from onnx_kvtool.verification.comparison.rounded_values import Arithmetic, Coarse, coarser
 
 # How close outputs have to be.
 

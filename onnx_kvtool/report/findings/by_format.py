@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from onnx_kvtool.core.choices import MergedFormat
 from onnx_kvtool.core.diagnostic import Diagnostic, Location, Severity
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import Failure, FileReport
 from onnx_kvtool.report.findings.formats import (

@@ -17,9 +17,9 @@ from onnx_kvtool.core.reporting import Shrunken
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import subgraphs, tensors
 from onnx_kvtool.core.words import binary_bytes
-from onnx_kvtool.guard.contents import Contents
 from onnx_kvtool.guard.exhaustion import makes_long_vector, may_run_out
-from onnx_kvtool.guard.inference import infer_with_data, weightless
+from onnx_kvtool.guard.fault import Contents
+from onnx_kvtool.guard.weightless import infer_with_data, weightless
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.shapes.inference import infer_model
@@ -35,8 +35,8 @@ from onnx_kvtool.verification.inputs.interface import (
 from onnx_kvtool.verification.inputs.plan import InputPlan, plan
 from onnx_kvtool.verification.inputs.symbols import least_memory
 from onnx_kvtool.verification.report import Settings, VerifyReport
-from onnx_kvtool.verification.shrinking.layers import Thinned, thinned
-from onnx_kvtool.verification.shrinking.weights import (
+from onnx_kvtool.verification.shrinking.alike_layers import Thinned, thinned
+from onnx_kvtool.verification.shrinking.drawn_weights import (
     Skeleton,
     skeleton,
     with_counterparts,

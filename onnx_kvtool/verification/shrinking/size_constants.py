@@ -14,15 +14,15 @@ import onnx
 from onnx import numpy_helper
 
 from onnx_kvtool.ops.traits import SIZE_TYPES
-from onnx_kvtool.verification.shrinking.shapes import LEAST, LONGEST, Choice
-from onnx_kvtool.verification.shrinking.sizes import Shape, Sizes
-from onnx_kvtool.verification.shrinking.weights import (
+from onnx_kvtool.verification.shrinking.drawn_weights import (
     QUANTIZED_TYPES,
     WEIGHT_TYPES,
     Skeleton,
     captured,
     code_bits,
 )
+from onnx_kvtool.verification.shrinking.equal_sizes import Shape, Sizes
+from onnx_kvtool.verification.shrinking.shapes import LEAST, LONGEST, Choice
 
 
 def separated(model: Skeleton) -> Skeleton:

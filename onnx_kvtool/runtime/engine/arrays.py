@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.model_io.external_data import array
-from onnx_kvtool.model_io.forms import SparseInitializer
+from onnx_kvtool.model_io.verbatim import SparseInitializer
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.runtime.engine.borrowed import Attributes
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable

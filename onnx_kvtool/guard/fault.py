@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.model_io.forms import Holder, bodies, every_node
+from onnx_kvtool.model_io.verbatim import Holder, bodies, every_node
 from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits_of
 

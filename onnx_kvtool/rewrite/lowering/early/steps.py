@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.ops.changes import CHANGES, FRONT
 from onnx_kvtool.rewrite.lowering import pool
 from onnx_kvtool.rewrite.lowering.early import (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.caches.positions import compared, own_axis
+from onnx_kvtool.analysis.caches.writes import compared, own_axis
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import maker, read_values
 from onnx_kvtool.ops.operators import ScatterElements, ScatterND

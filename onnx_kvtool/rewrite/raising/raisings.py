@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.core.walk import maker
 from onnx_kvtool.rewrite.raising.concat import raise_concat
-from onnx_kvtool.rewrite.raising.forms import (
+from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
+from onnx_kvtool.rewrite.raising.scatters import (
     raise_one_hot_sum,
     raise_scatter_elements,
     raise_scatter_nd,
     raise_where,
 )
-from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 
 
 class Raising(NamedTuple):

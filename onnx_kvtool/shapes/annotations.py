@@ -13,10 +13,10 @@ import onnx_ir as ir
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.storage import is_misdeclared, stored_tensor
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
-from onnx_kvtool.guard.contents import HOLDERS, INFERENCE_ERRORS
 from onnx_kvtool.guard.exhaustion import MOST_NODES, expanded_nodes
-from onnx_kvtool.guard.inference import infer_with_data, weightless
-from onnx_kvtool.model_io.forms import every_node, held, named_bodies
+from onnx_kvtool.guard.fault import HOLDERS, INFERENCE_ERRORS
+from onnx_kvtool.guard.weightless import infer_with_data, weightless
+from onnx_kvtool.model_io.verbatim import every_node, held, named_bodies
 from onnx_kvtool.symbolic.dimensions import is_invented
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onnx_kvtool.verification.shrinking.sizes import (
+from onnx_kvtool.verification.shrinking.equal_sizes import (
     Call,
     Found,
     Shape,

@@ -20,8 +20,8 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.model_io.external_data import array
-from onnx_kvtool.model_io.forms import SparseInitializer, bodies, every_holder, every_node
 from onnx_kvtool.model_io.message import MessageWriter
+from onnx_kvtool.model_io.verbatim import SparseInitializer, bodies, every_holder, every_node
 from onnx_kvtool.verification.weights import is_recast, place_of
 
 # Values of weights in copies.

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.core.table import Table
+from onnx_kvtool.core.tables import Table
 from onnx_kvtool.core.walk import maker, producer
 from onnx_kvtool.symbolic.dimensions import dims_of, fixed_sizes
-from onnx_kvtool.targets.conditions.forms import (
+from onnx_kvtool.targets.conditions.attributes import (
     ATTENTION_CONDITIONS,
     FORM_CONDITIONS,
     different_branches,
     different_ranks,
     early_scan,
 )
-from onnx_kvtool.targets.conditions.operators import other_quantized_types
 from onnx_kvtool.targets.conditions.sizes import (
     Asked,
     bound_may_exceed_size,
@@ -31,6 +30,7 @@ from onnx_kvtool.targets.conditions.sizes import (
     sizes_as_indices,
     unknown_flatten,
 )
+from onnx_kvtool.targets.conditions.unsupported import other_quantized_types
 
 # An unknown fact counts as a limit: kvtool rewrites a node that may be computed wrongly.
 
