@@ -37,19 +37,14 @@ if TYPE_CHECKING:
     from onnx_kvtool.model_io.model_source import ModelSource
 
 
-def _provider(section: str, **how: Any) -> Any:
-    """Declare the option that chooses an execution provider."""
-    return option(
-        "Execution provider of the installed onnxruntime, with its options, such as"
-        " `OpenVINO,device_type=CPU`.  [default: CPU]",
-        section,
-        python="Execution provider of the installed onnxruntime, such as"
-        " `OpenVINO,device_type=CPU`. On any other one than the CPU's, float32 may differ as much"
-        " as float16. Default: the CPU's.",
-        metavar="NAME[,KEY=VALUE...]",
-        **how,
-    )
-
+_PROVIDER = {
+    "help": "Execution provider of the installed onnxruntime, with its options, such as"
+    " `OpenVINO,device_type=CPU`.  [default: CPU]",
+    "python": "Execution provider of the installed onnxruntime, such as"
+    " `OpenVINO,device_type=CPU`. On any other one than the CPU's, float32 may differ as much"
+    " as float16. Default: the CPU's.",
+    "metavar": "NAME[,KEY=VALUE...]",
+}
 
 _MODEL = (
     "A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the path of"
@@ -301,7 +296,7 @@ class VerifyRequest(_Proven, _Sized, _Told):
         " not known to compute them wrongly, otherwise the reference.",
         place=3,
     )
-    provider: str | None = _provider("Comparison", place=3)
+    provider: str | None = option(section="Comparison", place=3, **_PROVIDER)
     rtol: float | None = option(
         "Relative tolerance for computed values.  [default: from types and operators]",
         "Comparison",
@@ -356,7 +351,7 @@ class BenchRequest(_Sized):
     threads: int | None = option(
         "Threads that a node may use.  [default: one for each core]", "Runs", least=1
     )
-    provider: str | None = _provider("Runtime")
+    provider: str | None = option(section="Runtime", **_PROVIDER)
 
 
 class InferRequest(_Sized, _Timed, _Told, _Single):
@@ -540,7 +535,7 @@ class EvalRequest(_Sized, _Told):
         "Run this runtime on the same inputs, too, and compare. Exit with 1 if they differ.",
         "Runtime",
     )
-    provider: str | None = _provider("Runtime")
+    provider: str | None = option(section="Runtime", **_PROVIDER)
     time_limit: float | None = option(
         "Stop after this time; needs Linux.  [default: 600]",
         "Runtime",
